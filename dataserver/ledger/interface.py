@@ -1,0 +1,211 @@
+"""The ledger: what stands fixed about runs, behind one interface.
+
+    run ──< attempt ──< rank (acks, lease)
+     ├────< seal (step -> cursor, plan digest, sync flag)
+     ├────< commit (step -> cursor, checkpoint)
+     ├────< sync request, hold
+     └────< event
+
+Every method is one transaction. What is refused and why: `ledger.rules`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dataserver.cursor import Cursor
+from dataserver.run_spec import BatchSpec, RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One life of a run's trainer job; fixed by `begin_attempt`, except for its lease.
+
+    Times are seconds since 1970 by the ledger's clock.
+    """
+
+    number: int
+    base: Cursor
+    version: int
+    world_size: int
+    dp_world_size: int
+    batch: BatchSpec
+    holder: str
+    begin_time: float
+    lease_expire_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run as it stands.
+
+    `last_attempt` is the highest number ever issued; `attempt` is None before the first attempt
+    and after a rewind. `acked_steps[w]` is what world rank w acknowledged last, and
+    `consumed_step` their minimum (both start at the attempt's base).
+    """
+
+    name: str
+    uid: str
+    spec: RunSpec
+    order_fingerprint: str
+    create_time: float
+    last_attempt: int
+    attempt: Attempt | None
+    committed: Cursor
+    sealed_step: int
+    consumed_step: int
+    acked_steps: tuple[int, ...]
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """A step, fixed. With `end_of_run`, the fact that step `step` does not exist."""
+
+    step: int
+    attempt: int
+    end: Cursor
+    plan_digest: str
+    planner_version: int
+    sync_weights: bool
+    last: bool
+    end_of_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedSeal:
+    """What a server asks to have sealed. The ledger adds the sync flag."""
+
+    step: int
+    end: Cursor
+    plan_digest: str
+    planner_version: int
+    last: bool
+    end_of_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The little that pacing polls."""
+
+    attempt: int
+    sealed_step: int
+    acked_steps: tuple[int, ...]
+
+    @property
+    def consumed_step(self) -> int:
+        """The highest step that every world rank acknowledged."""
+        return min(self.acked_steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A checkpoint that holds everything up to `cursor`."""
+
+    cursor: Cursor
+    attempt: int
+    checkpoint_uri: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened to a run; `number` increases."""
+
+    number: int
+    time: float
+    kind: str
+    attempt: int
+    step: int
+    detail: str
+
+
+class Ledger(Protocol):
+    """All methods block on the database, and raise the classes of `dataserver.errors`."""
+
+    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
+        """The run of that name, created (True) or found (False) with the same order.
+
+        Another order raises `RunConflictError` with the fields that differ.
+        """
+
+    def get_run(self, name: str) -> Run:
+        """Raises `RunNotFoundError`."""
+
+    def list_runs(self, limit: int, after: str = "") -> list[Run]:
+        """At most `limit` runs whose names come after `after`, by name."""
+
+    def delete_run(self, name: str) -> None:
+        """Forget the run. Raises `AttemptAliveError` while an attempt is alive."""
+
+    def begin_attempt(
+        self,
+        name: str,
+        *,
+        resume: bool,
+        cursor: Cursor | None,
+        version: int | None,
+        world_size: int,
+        dp_world_size: int,
+        batch: BatchSpec | None,
+        holder: str,
+        take_over: bool,
+    ) -> Attempt:
+        """Fix a new attempt and rewind the run to its base (rules 1 to 5)."""
+
+    def rewind_run(self, name: str, version: int) -> Run:
+        """Go back to `version` and fence every attempt so far."""
+
+    def open_stream(
+        self, name: str, *, attempt: int, world_rank: int, dp_rank: int, next_step: int, server_id: str
+    ) -> Run:
+        """Check an open against the attempt's row and note the rank as alive (rules 2, 3, 10)."""
+
+    def renew_leases(self, server_id: str) -> None:
+        """Push out the lease of every rank whose stream this server holds."""
+
+    def close_stream(self, run_uid: str, attempt: int, world_rank: int, server_id: str) -> None:
+        """Note that the rank's stream is gone. A stream that another server holds by now is left alone."""
+
+    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+        """Fix a step, or read how it was fixed (rules 6, 8, 9).
+
+        Raises `StaleAttemptError`, `PlanMismatchError`, or `PreconditionError` when the step
+        before is not sealed.
+        """
+
+    def get_seal(self, run_uid: str, step: int) -> Seal | None:
+        """The surviving seal of a step."""
+
+    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+        """Note world rank -> step, cumulatively (rules 10, 11). An ack beyond the sealed steps is refused."""
+
+    def progress(self, run_uid: str) -> Progress:
+        """How far the current attempt is. Raises `StaleAttemptError` when there is none."""
+
+    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+        """Note that a checkpoint holds everything up to `cursor`; idempotent, never moves down (rules 3, 5, 11)."""
+
+    def cursor_at(self, name: str, version: int | None) -> tuple[Cursor, str]:
+        """Cursor and checkpoint URI (or "") of a surviving version; the committed one for None.
+
+        Raises `VersionNotFoundError`.
+        """
+
+    def list_commits(self, name: str, limit: int, after_step: int = -1) -> list[Commit]:
+        """Surviving commits above `after_step`, by step."""
+
+    def list_events(self, name: str, limit: int, after: int = 0) -> list[Event]:
+        """Events above `after`, the oldest first."""
+
+    def request_sync(self, name: str, version: int) -> None:
+        """Ask for the weights of `version`: its seal, if it is still to come, says so."""
+
+    def hold_sync(self, name: str, hold_id: str, ttl_s: float) -> None:
+        """Until released or expired, every seal says that weights move. Repeating renews."""
+
+    def release_sync(self, name: str, hold_id: str) -> None:
+        """End a hold; one that is gone already is no error."""
+
+    def close(self) -> None:
+        """Let go of the database. Idempotent."""

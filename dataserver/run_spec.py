@@ -1,0 +1,153 @@
+"""What a run consumes (order spec) and how it is cut and packed (batch spec).
+
+This is `[run]` in a trainer's TOML. Stores are named, as the server knows them; a spec never
+carries a path.
+"""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+# Counter-based permutations mix two halves of a row number; see `sampling.permutation`.
+MAX_SEED = 2**63 - 1
+
+# A micro-batch is one message; 2^28 tokens of 4 bytes with their mask stay below the 2 GiB
+# at which protobuf ends the process.
+MAX_MICRO_BATCH_TOKENS = 2**28
+
+
+class Shuffle(StrEnum):
+    """In which order the rows of an epoch come."""
+
+    SEQUENTIAL = "sequential"
+    FULL = "full"
+
+
+class LongRows(StrEnum):
+    """What happens to text rows that are longer than `max_length`."""
+
+    TRUNCATE = "truncate"
+    DROP = "drop"
+    REFUSE = "refuse"
+
+
+class PackingPolicy(StrEnum):
+    """How samples are packed into micro-batches."""
+
+    BALANCED = "balanced"
+    FIRST_FIT = "first_fit"
+
+
+def check_run_name(name: str) -> str:
+    """Return `name`; raise `ValueError` unless it is a legal run name."""
+    if not RUN_NAME.fullmatch(name):
+        raise ValueError(
+            f"run name {name!r}: use letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 128"
+        )
+    return name
+
+
+RunName = Annotated[str, AfterValidator(check_run_name)]
+
+
+class Spec(BaseModel):
+    """Base of all specs: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Source(Spec):
+    """One store in the mixture."""
+
+    store: str = Field(min_length=1)
+    """Name of the store on the server."""
+
+
+class OrderSpec(Spec):
+    """What decides the order of samples."""
+
+    sources: tuple[Source, ...] = Field(min_length=1)
+    """The stores, in a fixed order. Every row of each comes once an epoch."""
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    """Seed of every permutation."""
+    shuffle: Shuffle = Shuffle.FULL
+    """`full`: one permutation of all rows per epoch. `sequential`: store order."""
+    max_length: int = Field(ge=2, le=MAX_MICRO_BATCH_TOKENS)
+    """Longest sample that is served, in tokens."""
+    long_rows: LongRows = LongRows.TRUNCATE
+    """What happens to longer text rows: `truncate` to the prefix, `drop`, or `refuse` the store."""
+
+    @model_validator(mode="after")
+    def _sources_differ(self) -> Self:
+        names = [source.store for source in self.sources]
+        if len(set(names)) != len(names):
+            raise ValueError(f"sources name a store twice: {names}")
+        return self
+
+
+class BatchSpec(Spec):
+    """How the order is cut into steps and packed into micro-batches."""
+
+    step_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one step: the largest prefix of whole samples that fits. This or `step_samples`."""
+    step_samples: int | None = Field(default=None, ge=1)
+    """Samples of one step. This or `step_tokens`."""
+    micro_batch_tokens: int = Field(ge=2, le=MAX_MICRO_BATCH_TOKENS)
+    """Capacity of a micro-batch in tokens, counting each sample's aligned footprint."""
+    policy: PackingPolicy = PackingPolicy.BALANCED
+    """How samples share micro-batches."""
+    alignment: int = Field(default=1, ge=1, le=65536)
+    """Each sample's footprint is rounded up to a multiple of this many tokens."""
+    lookahead_steps: int = Field(default=1, ge=1, le=1024)
+    """Steps that are packed together; 1 for no lookahead."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """The run ends after this many steps."""
+    max_epochs: int | None = Field(default=None, ge=1)
+    """The run ends after this many epochs."""
+    cost_linear: int = Field(default=1, ge=0)
+    """Relative cost of a token."""
+    cost_quadratic: int = Field(default=0, ge=0)
+    """Relative cost of a squared token: attention, per sample."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.step_tokens is None) == (self.step_samples is None):
+            raise ValueError("give exactly one of step_tokens and step_samples")
+        if self.cost_linear == 0 and self.cost_quadratic == 0:
+            raise ValueError("cost_linear and cost_quadratic are both 0: every plan would look balanced")
+        return self
+
+
+class RunSpec(Spec):
+    """What a run consumes and how it is cut."""
+
+    order: OrderSpec
+    """What decides the order of samples."""
+    batch: BatchSpec
+    """How the order is cut and packed. An attempt may bring another one."""
+    vocab_size: int | None = Field(default=None, ge=1)
+    """Size of the model's vocabulary; a store with a token at or above it is refused."""
+
+    @model_validator(mode="after")
+    def _longest_sample_fits(self) -> Self:
+        check_fits(self.order, self.batch)
+        return self
+
+
+def check_fits(order: OrderSpec, batch: BatchSpec) -> None:
+    """Raise `ValueError` unless the longest sample fits a micro-batch and a step."""
+    footprint = -(-order.max_length // batch.alignment) * batch.alignment
+    if footprint > batch.micro_batch_tokens:
+        raise ValueError(
+            f"micro_batch_tokens = {batch.micro_batch_tokens} is below the {footprint} tokens that a sample of "
+            f"max_length = {order.max_length} takes at alignment {batch.alignment}"
+        )
+    if batch.step_tokens is not None and batch.step_tokens < order.max_length:
+        raise ValueError(
+            f"step_tokens = {batch.step_tokens} is below max_length = {order.max_length}: "
+            "a longest sample would fit no step"
+        )

@@ -1,0 +1,120 @@
+from dataserver.v1 import cursor_pb2 as _cursor_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class StreamMicroBatchesRequest(_message.Message):
+    __slots__ = ("open", "ack", "credit")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    open: Open
+    ack: Ack
+    credit: Credit
+    def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+
+class Open(_message.Message):
+    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WORLD_RANK_FIELD_NUMBER: _ClassVar[int]
+    DP_RANK_FIELD_NUMBER: _ClassVar[int]
+    NEXT_STEP_FIELD_NUMBER: _ClassVar[int]
+    CREDITS_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    attempt: int
+    world_rank: int
+    dp_rank: int
+    next_step: int
+    credits: int
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("step",)
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    def __init__(self, step: _Optional[int] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("micro_batches",)
+    MICRO_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    micro_batches: int
+    def __init__(self, micro_batches: _Optional[int] = ...) -> None: ...
+
+class StreamMicroBatchesResponse(_message.Message):
+    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    STEP_BEGUN_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
+    END_OF_RUN_FIELD_NUMBER: _ClassVar[int]
+    opened: Opened
+    step_begun: StepBegun
+    micro_batch: MicroBatch
+    end_of_run: EndOfRun
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ...) -> None: ...
+
+class Opened(_message.Message):
+    __slots__ = ("base", "server_id")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_ID_FIELD_NUMBER: _ClassVar[int]
+    base: _cursor_pb2.Cursor
+    server_id: str
+    def __init__(self, base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., server_id: _Optional[str] = ...) -> None: ...
+
+class StepBegun(_message.Message):
+    __slots__ = ("step", "rounds", "end", "plan_digest", "sync_weights", "last", "target_count", "token_count", "sample_count")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    PLAN_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SYNC_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    TARGET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    rounds: int
+    end: _cursor_pb2.Cursor
+    plan_digest: str
+    sync_weights: bool
+    last: bool
+    target_count: int
+    token_count: int
+    sample_count: int
+    def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ...) -> None: ...
+
+class MicroBatch(_message.Message):
+    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "tokens")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    SYNC_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    round: int
+    sync_weights: bool
+    token_bytes: int
+    alignment: int
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    target_count: int
+    checksum: int
+    loss_mask: bytes
+    tokens: bytes
+    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., target_count: _Optional[int] = ..., checksum: _Optional[int] = ..., loss_mask: _Optional[bytes] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+
+class EndOfRun(_message.Message):
+    __slots__ = ("end", "reason")
+    END_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    end: _cursor_pb2.Cursor
+    reason: str
+    def __init__(self, end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...

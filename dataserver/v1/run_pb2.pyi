@@ -1,0 +1,62 @@
+import datetime
+
+from dataserver.v1 import cursor_pb2 as _cursor_pb2
+from dataserver.v1 import run_spec_pb2 as _run_spec_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Run(_message.Message):
+    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    SEALED_STEP_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_STEP_FIELD_NUMBER: _ClassVar[int]
+    ACKED_STEPS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    spec: _run_spec_pb2.RunSpec
+    order_fingerprint: str
+    create_time: _timestamp_pb2.Timestamp
+    attempt: Attempt
+    committed: _cursor_pb2.Cursor
+    sealed_step: int
+    consumed_step: int
+    acked_steps: _containers.RepeatedScalarFieldContainer[int]
+    ended: bool
+    epoch_samples: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ...) -> None: ...
+
+class Attempt(_message.Message):
+    __slots__ = ("number", "base", "version", "world_size", "dp_world_size", "batch", "holder", "begin_time", "lease_expire_time")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DP_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    LEASE_EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    base: _cursor_pb2.Cursor
+    version: int
+    world_size: int
+    dp_world_size: int
+    batch: _run_spec_pb2.BatchSpec
+    holder: str
+    begin_time: _timestamp_pb2.Timestamp
+    lease_expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, number: _Optional[int] = ..., base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., dp_world_size: _Optional[int] = ..., batch: _Optional[_Union[_run_spec_pb2.BatchSpec, _Mapping]] = ..., holder: _Optional[str] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

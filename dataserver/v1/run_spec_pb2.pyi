@@ -1,0 +1,91 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Shuffle(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHUFFLE_UNSPECIFIED: _ClassVar[Shuffle]
+    SHUFFLE_SEQUENTIAL: _ClassVar[Shuffle]
+    SHUFFLE_FULL: _ClassVar[Shuffle]
+
+class LongRows(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LONG_ROWS_UNSPECIFIED: _ClassVar[LongRows]
+    LONG_ROWS_TRUNCATE: _ClassVar[LongRows]
+    LONG_ROWS_DROP: _ClassVar[LongRows]
+    LONG_ROWS_REFUSE: _ClassVar[LongRows]
+
+class PackingPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PACKING_POLICY_UNSPECIFIED: _ClassVar[PackingPolicy]
+    PACKING_POLICY_BALANCED: _ClassVar[PackingPolicy]
+    PACKING_POLICY_FIRST_FIT: _ClassVar[PackingPolicy]
+SHUFFLE_UNSPECIFIED: Shuffle
+SHUFFLE_SEQUENTIAL: Shuffle
+SHUFFLE_FULL: Shuffle
+LONG_ROWS_UNSPECIFIED: LongRows
+LONG_ROWS_TRUNCATE: LongRows
+LONG_ROWS_DROP: LongRows
+LONG_ROWS_REFUSE: LongRows
+PACKING_POLICY_UNSPECIFIED: PackingPolicy
+PACKING_POLICY_BALANCED: PackingPolicy
+PACKING_POLICY_FIRST_FIT: PackingPolicy
+
+class RunSpec(_message.Message):
+    __slots__ = ("order", "batch", "vocab_size")
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    order: OrderSpec
+    batch: BatchSpec
+    vocab_size: int
+    def __init__(self, order: _Optional[_Union[OrderSpec, _Mapping]] = ..., batch: _Optional[_Union[BatchSpec, _Mapping]] = ..., vocab_size: _Optional[int] = ...) -> None: ...
+
+class OrderSpec(_message.Message):
+    __slots__ = ("sources", "seed", "shuffle", "max_length", "long_rows")
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    SHUFFLE_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    LONG_ROWS_FIELD_NUMBER: _ClassVar[int]
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
+    seed: int
+    shuffle: Shuffle
+    max_length: int
+    long_rows: LongRows
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., seed: _Optional[int] = ..., shuffle: _Optional[_Union[Shuffle, str]] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ...) -> None: ...
+
+class Source(_message.Message):
+    __slots__ = ("store",)
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    def __init__(self, store: _Optional[str] = ...) -> None: ...
+
+class BatchSpec(_message.Message):
+    __slots__ = ("step_tokens", "step_samples", "micro_batch_tokens", "policy", "alignment", "lookahead_steps", "max_steps", "max_epochs", "cost_linear", "cost_quadratic")
+    STEP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STEP_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    LOOKAHEAD_STEPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_STEPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    COST_LINEAR_FIELD_NUMBER: _ClassVar[int]
+    COST_QUADRATIC_FIELD_NUMBER: _ClassVar[int]
+    step_tokens: int
+    step_samples: int
+    micro_batch_tokens: int
+    policy: PackingPolicy
+    alignment: int
+    lookahead_steps: int
+    max_steps: int
+    max_epochs: int
+    cost_linear: int
+    cost_quadratic: int
+    def __init__(self, step_tokens: _Optional[int] = ..., step_samples: _Optional[int] = ..., micro_batch_tokens: _Optional[int] = ..., policy: _Optional[_Union[PackingPolicy, str]] = ..., alignment: _Optional[int] = ..., lookahead_steps: _Optional[int] = ..., max_steps: _Optional[int] = ..., max_epochs: _Optional[int] = ..., cost_linear: _Optional[int] = ..., cost_quadratic: _Optional[int] = ...) -> None: ...

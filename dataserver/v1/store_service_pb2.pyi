@@ -1,0 +1,150 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ListStoresRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListStoresResponse(_message.Message):
+    __slots__ = ("stores", "next_page_token")
+    STORES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    stores: _containers.RepeatedCompositeFieldContainer[Store]
+    next_page_token: str
+    def __init__(self, stores: _Optional[_Iterable[_Union[Store, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetStoreRequest(_message.Message):
+    __slots__ = ("store", "max_length")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    max_length: int
+    def __init__(self, store: _Optional[str] = ..., max_length: _Optional[int] = ...) -> None: ...
+
+class GetStoreResponse(_message.Message):
+    __slots__ = ("store",)
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    store: Store
+    def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
+
+class Store(_message.Message):
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram")
+    class DroppedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_ROW_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    SHARDS_FIELD_NUMBER: _ClassVar[int]
+    IGNORED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    KEPT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    fingerprint: str
+    format: str
+    rows: int
+    tokens: int
+    longest_row: int
+    max_token: int
+    token_bytes: int
+    columns: _containers.RepeatedCompositeFieldContainer[Column]
+    shards: _containers.RepeatedCompositeFieldContainer[Shard]
+    ignored: _containers.RepeatedCompositeFieldContainer[IgnoredPath]
+    dropped: _containers.ScalarMap[str, int]
+    kept_rows: int
+    kept_tokens: int
+    cut_tokens: int
+    length_histogram: _containers.RepeatedCompositeFieldContainer[LengthBucket]
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ...) -> None: ...
+
+class Column(_message.Message):
+    __slots__ = ("name", "type")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
+
+class Shard(_message.Message):
+    __slots__ = ("path", "size", "rows", "digest")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    size: int
+    rows: int
+    digest: str
+    def __init__(self, path: _Optional[str] = ..., size: _Optional[int] = ..., rows: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class IgnoredPath(_message.Message):
+    __slots__ = ("path", "reason")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    reason: str
+    def __init__(self, path: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class LengthBucket(_message.Message):
+    __slots__ = ("begin", "end", "rows")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    begin: int
+    end: int
+    rows: int
+    def __init__(self, begin: _Optional[int] = ..., end: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class ListSamplesRequest(_message.Message):
+    __slots__ = ("store", "begin_row", "end_row", "max_length")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_ROW_FIELD_NUMBER: _ClassVar[int]
+    END_ROW_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    begin_row: int
+    end_row: int
+    max_length: int
+    def __init__(self, store: _Optional[str] = ..., begin_row: _Optional[int] = ..., end_row: _Optional[int] = ..., max_length: _Optional[int] = ...) -> None: ...
+
+class ListSamplesResponse(_message.Message):
+    __slots__ = ("samples",)
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    samples: _containers.RepeatedCompositeFieldContainer[Sample]
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("row", "kept", "reason", "input_ids", "loss_mask")
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INPUT_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
+    row: int
+    kept: bool
+    reason: str
+    input_ids: _containers.RepeatedScalarFieldContainer[int]
+    loss_mask: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, row: _Optional[int] = ..., kept: _Optional[bool] = ..., reason: _Optional[str] = ..., input_ids: _Optional[_Iterable[int]] = ..., loss_mask: _Optional[_Iterable[bool]] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""The orchestrator: evaluates the policy on vLLM while it trains, and says which weights it needs."""
