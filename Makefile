@@ -1,0 +1,86 @@
+# Everything runs in .venv, which `make setup` builds from constraints.txt; nothing here asks a question.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.set-up
+RUN    := PATH="$(abspath $(BIN)):$$PATH"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup postgresql demo test test-all check fix proto proto-baseline docs bench soak pins clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## make .venv and install everything, pinned
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "setup: $(PYTHON) is $$($(PYTHON) --version 2>&1 || echo missing); Python 3.11 or later is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "setup: could not make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "setup: installing what constraints.txt pins (some minutes and 2 to 8 GB the first time, most of it torch)"
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# The ledger's tests run on SQLite and on a PostgreSQL that they start themselves; they need its programs, not a service.
+postgresql:
+	@find_pg() { command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; }; \
+	if find_pg; then exit 0; fi; \
+	if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
+	  root=; [ "$$(id -u)" = 0 ] || root='sudo -n'; \
+	  echo "setup: installing PostgreSQL for the ledger's tests"; \
+	  $$root apt-get -qq update && $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends postgresql; \
+	fi; \
+	find_pg || { echo "setup: the ledger's tests need PostgreSQL's initdb and pg_ctl on PATH (or under /usr/lib/postgresql):" \
+	  "apt-get install postgresql, dnf install postgresql-server, or brew install postgresql"; exit 1; }
+
+demo: setup ## run the whole system on this machine, with crashes, and prove exactly-once
+	$(RUN) python docs/examples/demo/demo.py
+
+test: setup postgresql ## run the tests that take seconds each
+	$(RUN) python -m pytest -m "not slow and not gpu"
+
+test-all: setup postgresql ## run the tests that `make test` leaves out
+	$(RUN) python -m pytest -m "slow or gpu"
+
+check: setup ## lint, types, import rules, contract, generated files; writes nothing
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+	$(RUN) lint-imports
+	$(RUN) buf lint
+	$(RUN) buf breaking --against protos/baseline.binpb
+	$(RUN) python protos/generate.py --check
+	$(RUN) python docs/generate.py --check
+
+fix: setup ## mend what can be mended by a program
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+	$(RUN) python docs/generate.py
+
+proto: setup ## generate the Python code of protos/
+	$(RUN) buf lint
+	$(RUN) python protos/generate.py
+
+proto-baseline: setup ## accept today's protos/ as what `buf breaking` compares with
+	$(RUN) buf build -o protos/baseline.binpb
+
+docs: setup ## generate the parts of docs/ and README.md that programs write
+	$(RUN) python docs/generate.py
+
+bench: setup ## measure; tables on screen, JSON under benchmarks/results/
+	$(RUN) python -m benchmarks
+
+soak: setup postgresql ## crash things at random until stopped or SOAK_SECONDS (default 600) are over
+	$(RUN) python -m pytest tests/soak -m soak
+
+pins: ## resolve pyproject.toml anew, without constraints, into constraints.txt
+	rm -rf build/pins && $(PYTHON) -m venv build/pins
+	build/pins/bin/python -m pip install --disable-pip-version-check --progress-bar off -e '.[dev]'
+	{ sed '/^[^#]/,$$d' constraints.txt; build/pins/bin/python -m pip freeze --exclude-editable | sed 's/+.*//'; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) build demo benchmarks/results *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,43 @@
+"""What holds for every test: GPU tests need a GPU, and a run in which nothing passed has failed."""
+
+from collections import Counter
+
+import pytest
+
+OUTCOMES = pytest.StashKey[Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[OUTCOMES] = Counter()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if not on_gpu:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+class Tally:
+    """Counts what the tests came to, in the process that reports."""
+
+    def __init__(self, outcomes: Counter[str]) -> None:
+        self.outcomes = outcomes
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            self.outcomes[report.outcome] += 1
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.pluginmanager.register(Tally(session.config.stash[OUTCOMES]))
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    only_looked = session.config.option.collectonly or hasattr(session.config, "workerinput")
+    if exitstatus == pytest.ExitCode.OK and not only_looked and not session.config.stash[OUTCOMES]["passed"]:
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
