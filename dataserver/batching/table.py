@@ -1,0 +1,62 @@
+"""The samples of a run: lengths for planning, bytes for streaming."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.sampling.order import Samples
+from dataserver.stores import StoreView
+
+
+class SourceTable:
+    """The sources of a run, each a view of a store; implements `planning.plan.SampleTable`."""
+
+    def __init__(self, views: Sequence[StoreView], token_bytes: int) -> None:
+        self._views = tuple(views)
+        self.token_bytes = token_bytes
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Kept rows of each source."""
+        return tuple(view.rows for view in self._views)
+
+    def lengths(self, samples: Samples) -> NDArray[np.int64]:
+        """Tokens served of each sample, int64[n]."""
+        return self._per_source(samples, lambda view, rows: view.lengths(rows))
+
+    def targets(self, samples: Samples) -> NDArray[np.int64]:
+        """Targets of each sample, int64[n]."""
+        return self._per_source(samples, lambda view, rows: view.targets(rows))
+
+    def store_rows(self, samples: Samples) -> NDArray[np.int64]:
+        """Row of each sample in its store, before any drop, int64[n]."""
+        return self._per_source(samples, lambda view, rows: view.store_rows(rows))
+
+    def read_into(
+        self,
+        samples: Samples,
+        tokens: NDArray[np.uint16] | NDArray[np.uint32],
+        loss_mask: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+    ) -> None:
+        """Copy sample i to `tokens` and `loss_mask` (both [m], zeroed) from `starts[i]` on.
+
+        Raises `StoreDamagedError` when a store changed after its admission.
+        """
+        for source, view in enumerate(self._views):
+            mine = np.flatnonzero(samples.source == source)
+            if len(mine):
+                view.read_into(samples.row[mine], tokens, loss_mask, starts[mine])
+
+    def _per_source(
+        self, samples: Samples, read: Callable[[StoreView, NDArray[np.int64]], NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        if len(self._views) == 1:
+            return read(self._views[0], samples.row)
+        values = np.empty(len(samples), dtype=np.int64)
+        for source, view in enumerate(self._views):
+            mine = np.flatnonzero(samples.source == source)
+            if len(mine):
+                values[mine] = read(view, samples.row[mine])
+        return values

@@ -1,0 +1,87 @@
+"""What a stream carries from the server to a rank, as values."""
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from dataserver.cursor import Cursor
+from dataserver.errors import ChecksumMismatchError, InvalidRequestError
+from dataserver.v1 import batch_service_pb2
+from dataserver.wire.messages import cursor_from_proto
+from dataserver.wire.micro_batch import MicroBatch, decode_micro_batch, is_micro_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The server accepted the open; `base` is where the attempt began."""
+
+    base: Cursor
+    server_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBegun:
+    """A step is sealed and `rounds` micro-batches of it follow. `end`: what a checkpoint after it holds."""
+
+    step: int
+    rounds: int
+    end: Cursor
+    plan_digest: str
+    sync_weights: bool
+    last: bool
+    target_count: int
+    token_count: int
+    sample_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """There are no more steps, because of `max_steps` or `max_epochs`."""
+
+    end: Cursor
+    reason: str
+
+
+Response = Opened | StepBegun | MicroBatch | RunEnded
+
+
+def decode_response(data: bytes) -> Response:
+    """Read one `StreamMicroBatchesResponse`; a micro-batch's arrays are views of `data`.
+
+    Raises `ChecksumMismatchError` when the bytes are not a response, or a damaged one.
+    """
+    if is_micro_batch(data):
+        return decode_micro_batch(data)
+    try:
+        message = batch_service_pb2.StreamMicroBatchesResponse.FromString(data)
+    except DecodeError as error:
+        raise ChecksumMismatchError(f"the server sent {len(data)} bytes that are no message of this stream") from error
+    try:
+        return _decode_rare(message)
+    except InvalidRequestError as error:
+        raise ChecksumMismatchError(f"the server sent an impossible message: {error}") from error
+
+
+def _decode_rare(message: batch_service_pb2.StreamMicroBatchesResponse) -> Opened | StepBegun | RunEnded:
+    kind = message.WhichOneof("message")
+    if kind == "opened":
+        return Opened(base=cursor_from_proto(message.opened.base), server_id=message.opened.server_id)
+    if kind == "step_begun":
+        return _step_begun(message.step_begun)
+    if kind == "end_of_run":
+        return RunEnded(end=cursor_from_proto(message.end_of_run.end), reason=message.end_of_run.reason)
+    raise ChecksumMismatchError(f"the server sent a message of a kind that this client does not know: {kind}")
+
+
+def _step_begun(message: batch_service_pb2.StepBegun) -> StepBegun:
+    return StepBegun(
+        step=message.step,
+        rounds=message.rounds,
+        end=cursor_from_proto(message.end),
+        plan_digest=message.plan_digest,
+        sync_weights=message.sync_weights,
+        last=message.last,
+        target_count=message.target_count,
+        token_count=message.token_count,
+        sample_count=message.sample_count,
+    )

@@ -1,0 +1,84 @@
+"""Errors as gRPC statuses, and back: the client raises the class that the server raised.
+
+A status carries `google.rpc.ErrorInfo` (https://google.aip.dev/193) with the reason and the
+error's details, in the trailing metadata where gRPC's richer error model puts it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from dataserver.errors import (
+    REASONS,
+    DataServerError,
+    InternalError,
+    InvalidRequestError,
+    UnauthenticatedError,
+    UnavailableError,
+    WaitExpiredError,
+)
+
+DOMAIN: Final = "dataserver"
+DETAILS_KEY: Final = "grpc-status-details-bin"
+
+# Message and details travel in HTTP/2 headers, of which peers accept 8 KiB in all.
+MAX_MESSAGE_CHARS: Final = 1500
+
+_BY_CLASS: Final = {reason.error: reason for reason in REASONS}
+_BY_NAME: Final = {reason.name: reason for reason in REASONS}
+
+# What gRPC itself says, without an ErrorInfo of ours.
+_BY_CODE: Final[dict[grpc.StatusCode, type[DataServerError]]] = {
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: WaitExpiredError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: InvalidRequestError,
+    grpc.StatusCode.UNIMPLEMENTED: InvalidRequestError,
+}
+
+
+def status_of(error: DataServerError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes], ...]]:
+    """Return status code, message and trailing metadata for an error."""
+    reason = _BY_CLASS[type(error)]
+    code = grpc.StatusCode[reason.status]
+    message = error.message
+    if len(message) > MAX_MESSAGE_CHARS:
+        message = message[: MAX_MESSAGE_CHARS - 1] + "…"
+    info = ErrorInfo(reason=reason.name, domain=DOMAIN, metadata=error.details)
+    packed = any_pb2.Any()
+    packed.Pack(info)
+    status = Status(code=code.value[0], message=message, details=[packed])
+    return code, message, ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def error_of(failed: grpc.RpcError) -> DataServerError:
+    """Return the error that the server raised, or ours for what gRPC itself reports."""
+    # What a channel raises is both an RpcError and a Call; the stubs do not know.
+    call: Any = failed
+    code: grpc.StatusCode = call.code()
+    message: str = call.details() or code.name
+    info = _error_info(call.trailing_metadata() or ())
+    if info is not None and info.reason in _BY_NAME:
+        return _BY_NAME[info.reason].error(message, **dict(info.metadata))
+    return _BY_CODE.get(code, InternalError)(f"{message} [{code.name}]")
+
+
+def _error_info(metadata: Sequence[tuple[str, str | bytes]]) -> ErrorInfo | None:
+    for key, value in metadata:
+        if key != DETAILS_KEY or not isinstance(value, bytes):
+            continue
+        try:
+            status = Status.FromString(value)
+        except DecodeError:
+            return None
+        for detail in status.details:
+            info = ErrorInfo()
+            if detail.Unpack(info) and info.domain == DOMAIN:
+                return info
+    return None

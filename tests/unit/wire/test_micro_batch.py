@@ -1,0 +1,148 @@
+"""The hand-written encoding against protobuf's own, and against a per-token reference."""
+
+import struct
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataserver.cursor import Cursor, Deal, Window
+from dataserver.errors import ChecksumMismatchError
+from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.messages import cursor_to_proto
+from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, encode_micro_batch
+from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response
+
+
+@st.composite
+def packed(draw):
+    """Draw (samples, alignment, dtype); a sample is (token ids, mask)."""
+    dtype = draw(st.sampled_from([np.uint16, np.uint32]))
+    token = st.integers(0, int(np.iinfo(dtype).max))
+    pairs = st.lists(st.tuples(token, st.integers(0, 1)), min_size=1, max_size=9)
+    return draw(st.lists(pairs, max_size=6)), draw(st.sampled_from([1, 2, 8])), dtype
+
+
+def laid_out(samples, alignment, dtype):
+    tokens, mask = [], []
+    for sample in samples:
+        padding = -len(sample) % alignment
+        tokens += [token for token, _ in sample] + [0] * padding
+        mask += [bit for _, bit in sample] + [0] * padding
+    return (
+        np.array([len(sample) for sample in samples], dtype=np.int64),
+        np.array(tokens, dtype=dtype),
+        np.array(mask, dtype=np.uint8),
+    )
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(MicroBatch))
+
+
+def encoded(samples, alignment, dtype, *, step=3, round_index=1, sync_weights=False):
+    lengths, tokens, mask = laid_out(samples, alignment, dtype)
+    return encode_micro_batch(
+        step=step,
+        round_index=round_index,
+        sync_weights=sync_weights,
+        alignment=alignment,
+        lengths=lengths,
+        tokens=tokens,
+        loss_mask=mask,
+    )
+
+
+@given(packed(), st.booleans(), st.integers(1, 2**40), st.integers(0, 300))
+def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, round_index):
+    samples, alignment, dtype = batch
+    data = encoded(samples, alignment, dtype, step=step, round_index=round_index, sync_weights=sync_weights)
+    message = pb.StreamMicroBatchesResponse.FromString(data)
+    assert message.SerializeToString(deterministic=True) == data
+    body = message.micro_batch
+    assert (body.step, body.round, body.sync_weights) == (step, round_index, sync_weights)
+    numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count)
+    covered = struct.pack(f"<6Q{len(body.lengths)}I", *numbers, *body.lengths) + body.loss_mask + body.tokens
+    assert body.checksum == xxhash.xxh3_64(covered).intdigest()
+
+
+@given(packed())
+def test_what_is_decoded_is_what_was_encoded(batch):
+    samples, alignment, dtype = batch
+    lengths, tokens, mask = laid_out(samples, alignment, dtype)
+    decoded = decode_response(encoded(samples, alignment, dtype))
+    assert isinstance(decoded, MicroBatch)
+    np.testing.assert_array_equal(decoded.lengths, lengths)
+    np.testing.assert_array_equal(decoded.tokens, tokens)
+    assert decoded.tokens.dtype == dtype
+    np.testing.assert_array_equal(decoded.loss_mask, mask.astype(bool))
+    assert not decoded.tokens.flags.writeable
+    assert not decoded.loss_mask.flags.writeable
+
+
+@given(packed())
+def test_labels_and_positions_follow_a_reference_that_walks_token_by_token(batch):
+    samples, alignment, dtype = batch
+    labels, positions, starts = [], [], [0]
+    for sample in samples:
+        footprint = len(sample) + -len(sample) % alignment
+        padded = sample + [(0, 0)] * (footprint - len(sample))
+        following = [*padded[1:], (0, 0)]
+        labels += [token if bit else NO_TARGET for token, bit in following]
+        positions += range(footprint)
+        starts.append(starts[-1] + footprint)
+    decoded = decode_response(encoded(samples, alignment, dtype))
+    assert decoded.labels.tolist() == labels
+    assert decoded.positions.tolist() == positions
+    assert decoded.cu_seqlens.tolist() == starts
+    assert decoded.target_count == sum(label != NO_TARGET for label in labels)
+
+
+def test_every_damaged_byte_of_a_micro_batch_is_noticed():
+    samples = [[(5, 1), (6, 0), (7, 1)], [(8, 0), (9, 1)]]
+    whole = encoded(samples, 1, np.uint16)
+    original = decode_response(whole)
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x10
+        try:
+            decoded = decode_response(bytes(damaged))
+        except ChecksumMismatchError:
+            continue
+        # What a flip makes of a tag may be another message, or a field that nobody knows; never other tokens.
+        assert not isinstance(decoded, MicroBatch) or same(decoded, original), f"byte {at}"
+
+
+@pytest.mark.parametrize("data", [b"\x1a", b"\x1a\x05ab", b"garbage", b"", b"\x1a\x02\x7f\x01", b"\x1a\x02\x08\xff"])
+def test_bytes_that_are_no_response_are_refused(data):
+    with pytest.raises(ChecksumMismatchError):
+        decode_response(data)
+
+
+def test_cursors_ride_along_unchanged():
+    deal = Deal(
+        dp_world_size=2, micro_batch_tokens=64, alignment=1, cost_linear=1, cost_quadratic=0, policy="balanced",
+        planner_version=1,
+    )  # fmt: skip
+    window = Window(steps=4, steps_done=1, samples=17, deal=deal)
+    cursor = Cursor(order_fingerprint="f", stage=1, step=5, epoch=2, position=9, source_positions=(4, 5), window=window)
+    begun = pb.StepBegun(
+        step=5, rounds=2, end=cursor_to_proto(cursor), plan_digest="d", sync_weights=True, last=True,
+        target_count=10, token_count=20, sample_count=3,
+    )  # fmt: skip
+    decoded = decode_response(pb.StreamMicroBatchesResponse(step_begun=begun).SerializeToString())
+    assert decoded == StepBegun(
+        step=5, rounds=2, end=cursor, plan_digest="d", sync_weights=True, last=True,
+        target_count=10, token_count=20, sample_count=3,
+    )  # fmt: skip
+    opened = pb.Opened(base=cursor_to_proto(cursor), server_id="a")
+    assert decode_response(pb.StreamMicroBatchesResponse(opened=opened).SerializeToString()) == Opened(
+        base=cursor, server_id="a"
+    )
+    ended = pb.EndOfRun(end=cursor_to_proto(cursor), reason="max_steps")
+    assert decode_response(pb.StreamMicroBatchesResponse(end_of_run=ended).SerializeToString()) == RunEnded(
+        end=cursor, reason="max_steps"
+    )
