@@ -1,0 +1,35 @@
+"""The loss as a line of blocks for the terminal, and as a PNG."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot as plt
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: list[float]) -> str:
+    """One block a value, the lowest for the smallest value."""
+    low, high = min(values), max(values)
+    steps = (high - low) or 1.0
+    return "".join(BLOCKS[round((value - low) / steps * (len(BLOCKS) - 1))] for value in values)
+
+
+def draw_loss(path: Path, attempts: list[list[tuple[int, float]]], notes: dict[int, str]) -> None:
+    """Draw (step, loss) of each attempt, and what happened at which step."""
+    figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    for number, points in enumerate(attempts, start=1):
+        axes.plot(*zip(*points, strict=True), marker=".", label=f"attempt {number}")
+    for step, note in notes.items():
+        axes.axvline(step, color="grey", linestyle=":", linewidth=1)
+        axes.annotate(
+            note, (step, 1), xycoords=("data", "axes fraction"), rotation=90, ha="right", va="top", fontsize=8
+        )
+    axes.set(xlabel="optimizer step", ylabel="loss (nats per target)", title="One epoch, two attempts")
+    axes.legend(loc="lower left")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
