@@ -1,0 +1,61 @@
+"""Whether a step can begin at a cursor: it comes from a checkpoint, so nothing in it is taken on trust."""
+
+from dataserver.cursor import Cursor, Deal, Window
+from dataserver.errors import ForeignCursorError, InvalidRequestError, PlanMismatchError
+from dataserver.planning.cut import MAX_PLANNED_SAMPLES
+from dataserver.planning.fingerprint import PLANNER_VERSION, differing_fields
+from dataserver.run_spec import MAX_MICRO_BATCH_TOKENS, PackingPolicy
+
+_MAX_COUNT = 2**63 - 1
+
+
+def check_cursor(cursor: Cursor, *, order_fingerprint: str, epoch_size: int) -> None:
+    """Return if a step can begin at `cursor`; see `Planner.check` for what is raised."""
+    if cursor.order_fingerprint != order_fingerprint:
+        fields = ", ".join(differing_fields(str(cursor.order_fingerprint), order_fingerprint))
+        raise ForeignCursorError(
+            f"the cursor of step {cursor.step} belongs to another order: {fields} differ "
+            f"(cursor {cursor.order_fingerprint}, run {order_fingerprint}). "
+            "Resume with the spec and the stores that the checkpoint was made with, or start a new run",
+            fields=fields,
+        )
+    _check_whole("stage", cursor.stage, 0, 0)
+    _check_whole("step", cursor.step, 0, _MAX_COUNT)
+    _check_whole("epoch", cursor.epoch, 0, _MAX_COUNT)
+    _check_whole("position", cursor.position, 0, epoch_size - 1)
+    if cursor.source_positions:
+        raise InvalidRequestError(
+            f"cursor: source_positions = {cursor.source_positions}, but in a union of sources `position` says it all"
+        )
+    if cursor.window is not None:
+        _check_window(cursor.window, cursor.step)
+
+
+def _check_window(window: Window, step: int) -> None:
+    _check_whole("window.samples", window.samples, 2, MAX_PLANNED_SAMPLES)
+    _check_whole("window.steps", window.steps, 2, window.samples)
+    _check_whole("window.steps_done", window.steps_done, 1, min(window.steps - 1, step))
+    _check_deal(window.deal)
+
+
+def _check_deal(deal: Deal) -> None:
+    if deal.planner_version != PLANNER_VERSION:
+        raise PlanMismatchError(
+            f"the cursor stands inside a lookahead window that planner version {deal.planner_version} dealt, and this "
+            f"server has version {PLANNER_VERSION}, which may deal it otherwise: finish the window with the server "
+            "that began it, or resume from a checkpoint between two windows",
+            sealed=deal.planner_version,
+            computed=PLANNER_VERSION,
+        )
+    _check_whole("window.deal.dp_world_size", deal.dp_world_size, 1, 65536)
+    _check_whole("window.deal.micro_batch_tokens", deal.micro_batch_tokens, 2, MAX_MICRO_BATCH_TOKENS)
+    _check_whole("window.deal.alignment", deal.alignment, 1, 65536)
+    _check_whole("window.deal.cost_linear", deal.cost_linear, 0, _MAX_COUNT)
+    _check_whole("window.deal.cost_quadratic", deal.cost_quadratic, 0 if deal.cost_linear else 1, _MAX_COUNT)
+    if deal.policy not in tuple(PackingPolicy):
+        raise InvalidRequestError(f"cursor: window.deal.policy = {deal.policy!r} is none of {[*PackingPolicy]}")
+
+
+def _check_whole(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidRequestError(f"cursor: {name} = {value!r} is not a whole number in {low}..{high}")

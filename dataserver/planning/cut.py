@@ -1,0 +1,122 @@
+"""The cut: which samples make a step.
+
+The order is one sequence over epochs. A step takes whole samples from the cursor on: the
+largest prefix within `step_tokens`, or `step_samples` of them. Lengths are read ahead in chunks
+about as large as what is still needed, so a cut costs the same at any depth of the order.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import InvalidSpecError
+from dataserver.planning.plan import SampleTable
+from dataserver.run_spec import BatchSpec
+from dataserver.sampling.order import SampleOrder, Samples
+
+# Packing holds some hundred bytes a sample in Python lists and takes some microseconds each, so
+# this many are seconds and gigabytes; nobody trains on steps or windows as large.
+MAX_PLANNED_SAMPLES = 2**24
+
+_FIRST_CHUNK = 256
+
+
+class Stretch:
+    """The samples from (epoch, position) on, read as far as was asked.
+
+    It ends where `max_epochs` ends. `samples` and `lengths` (int64[n]) are what was read so far.
+    """
+
+    def __init__(
+        self, order: SampleOrder, table: SampleTable, *, epoch: int, position: int, max_epochs: int | None
+    ) -> None:
+        self._order = order
+        self._table = table
+        self._epoch = epoch
+        self._position = position
+        self._max_epochs = max_epochs
+        self.samples = Samples(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
+        self.lengths: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last epoch is read to its end."""
+        return self._max_epochs is not None and self._epoch >= self._max_epochs
+
+    def first(self, count: int) -> tuple[Samples, NDArray[np.int64]]:
+        """The first `count` samples and their lengths, read now unless they were read before."""
+        if count > len(self.lengths):
+            self.read(count - len(self.lengths))
+        return Samples(self.samples.source[:count], self.samples.row[:count]), self.lengths[:count]
+
+    def read(self, count: int) -> None:
+        """Read at least `count` samples more, or as many as there are."""
+        count = self._clip(max(count, len(self.lengths) // 8))  # copying stays linear over a window's many reads
+        if len(self.lengths) + count > MAX_PLANNED_SAMPLES:
+            raise InvalidSpecError(
+                f"a step, or a window of lookahead_steps, spans more than {MAX_PLANNED_SAMPLES} samples: "
+                "lower step_tokens, step_samples or lookahead_steps"
+            )
+        pieces = [self.samples]
+        while count > 0:
+            stop = min(self._position + count, self._order.epoch_size)
+            pieces.append(self._order.samples(self._epoch, self._position, stop))
+            count -= stop - self._position
+            self._epoch, self._position = moved(self._epoch, self._position, stop - self._position, self._order)
+        known = len(self.lengths)
+        self.samples = Samples(
+            np.concatenate([piece.source for piece in pieces]), np.concatenate([piece.row for piece in pieces])
+        )
+        fresh = Samples(self.samples.source[known:], self.samples.row[known:])
+        self.lengths = np.concatenate([self.lengths, self._table.lengths(fresh).astype(np.int64)])
+
+    def _clip(self, count: int) -> int:
+        """`count`, or what is left of the last epoch."""
+        if self._max_epochs is None:
+            return count
+        return min(count, (self._max_epochs - self._epoch) * self._order.epoch_size - self._position)
+
+
+def cut_step(stretch: Stretch, start: int, batch: BatchSpec) -> int:
+    """Where the step that begins at sample `start` of `stretch` stops: `start` when nothing is left.
+
+    Raises `InvalidSpecError` when the first sample alone exceeds `step_tokens`.
+    """
+    if batch.step_tokens is not None:
+        return _cut_tokens(stretch, start, batch.step_tokens)
+    if batch.step_samples is not None:
+        return _cut_samples(stretch, start, batch.step_samples)
+    raise InvalidSpecError("the batch spec has neither step_tokens nor step_samples: give one of them")
+
+
+def moved(epoch: int, position: int, count: int, order: SampleOrder) -> tuple[int, int]:
+    """(epoch, position) after `count` samples more; the end of an epoch is the start of the next."""
+    epochs, position = divmod(position + count, order.epoch_size)
+    return epoch + epochs, position
+
+
+def _cut_samples(stretch: Stretch, start: int, count: int) -> int:
+    missing = start + count - len(stretch.lengths)
+    if missing > 0:
+        stretch.read(missing)
+    return min(start + count, len(stretch.lengths))
+
+
+def _cut_tokens(stretch: Stretch, start: int, budget: int) -> int:
+    while True:
+        sums = np.cumsum(stretch.lengths[start:])
+        fitting = int(np.searchsorted(sums, budget, side="right"))
+        if fitting < len(sums) or stretch.exhausted:
+            break
+        stretch.read(_guess(budget, int(sums[-1]) if fitting else 0, fitting))
+    if fitting == 0 and len(sums) > 0:
+        raise InvalidSpecError(
+            f"a sample of {int(sums[0])} tokens exceeds step_tokens = {budget}: raise step_tokens or lower max_length"
+        )
+    return start + fitting
+
+
+def _guess(budget: int, tokens: int, samples: int) -> int:
+    """How many samples more probably reach beyond the budget."""
+    if samples == 0:
+        return _FIRST_CHUNK
+    return (budget - tokens) * samples // tokens + samples // 16 + 16

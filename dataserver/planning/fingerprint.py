@@ -1,0 +1,68 @@
+"""The name of an order, and the versions of the code that an order and a plan depend on.
+
+Two versions, because two things depend on code (docs/decisions/0002-two-planner-versions.md):
+which sample stands at which position, and which samples share a step of a window and a
+micro-batch. Only the first makes a cursor foreign.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from dataserver.run_spec import OrderSpec
+
+ORDER_VERSION = 1
+"""Raise it with any change of what `sampling` or the cut give for equal input. It is part of the order
+fingerprint, so older checkpoints are refused."""
+
+PLANNER_VERSION = 1
+"""Raise it with any change of what `packing` or the deal of a window give for equal input. It is part of the
+plan digest, the seal and the deal; older checkpoints go on, except inside a window."""
+
+_FIELDS = ("sources", "stores", "seed", "shuffle", "max_length", "long_rows", "code")
+_WHOLE_DIGITS = 32
+_FIELD_DIGITS = 6
+
+
+def order_fingerprint(order: OrderSpec, store_fingerprints: Sequence[str]) -> str:
+    """One line that is equal for equal orders: `<32 hex of the whole>-<6 hex for each field>`.
+
+    `store_fingerprints` are those of `order.sources`, in that order. The short digests serve
+    `differing_fields` only.
+    """
+    values = (
+        [source.store for source in order.sources],
+        list(store_fingerprints),
+        order.seed,
+        order.shuffle.value,
+        order.max_length,
+        order.long_rows.value,
+        ORDER_VERSION,
+    )
+    fields = dict(zip(_FIELDS, values, strict=True))
+    return f"{_digest(fields, _WHOLE_DIGITS)}-" + "".join(_digest(fields[name], _FIELD_DIGITS) for name in _FIELDS)
+
+
+def differing_fields(a: str, b: str) -> tuple[str, ...]:
+    """Names of the fields in which two order fingerprints differ; empty when they are equal.
+
+    `("fingerprint",)` when one of them is not a fingerprint at all.
+    """
+    if a == b:
+        return ()
+    parts_a, parts_b = _parts(a), _parts(b)
+    if parts_a is None or parts_b is None:
+        return ("fingerprint",)
+    return tuple(name for name, x, y in zip(_FIELDS, parts_a, parts_b, strict=True) if x != y) or ("fingerprint",)
+
+
+def _parts(fingerprint: str) -> list[str] | None:
+    whole, dash, short = fingerprint.partition("-")
+    if not dash or len(whole) != _WHOLE_DIGITS or len(short) != _FIELD_DIGITS * len(_FIELDS):
+        return None
+    return [short[at : at + _FIELD_DIGITS] for at in range(0, len(short), _FIELD_DIGITS)]
+
+
+def _digest(value: object, digits: int) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=digits // 2, person=b"ds order").hexdigest()
