@@ -153,6 +153,9 @@ class Ledger(Protocol):
     ) -> Attempt:
         """Fix a new attempt and rewind the run to its base (rules 1 to 5)."""
 
+    def get_attempt(self, name: str, number: int) -> Attempt:
+        """An attempt of the run, the current one or one before. Raises `OutOfRangeError` for a number never issued."""
+
     def rewind_run(self, name: str, version: int) -> Run:
         """Go back to `version` and fence every attempt so far."""
 

@@ -1,0 +1,141 @@
+"""Databases, set up so that what a transaction wrote is there after a power cut.
+
+SQLite: a write-ahead log, so that readers do not wait; `BEGIN IMMEDIATE`, so that a transaction
+takes the lock before it reads; `synchronous = FULL`, which syncs the log with every commit.
+PostgreSQL: `synchronous_commit = on` whatever the server's default is; writers lock the run's row.
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from dataserver.errors import InvalidConfigError
+from dataserver.ledger import schema
+from dataserver.ledger.database import MODE, NOTE, OUTSIDE, READ, Database
+from dataserver.ledger.faults import fault_of
+from dataserver.ledger.filesystem import refuse_network_filesystem
+
+# How long a statement waits for another process's lock. Transactions take milliseconds.
+BUSY_TIMEOUT_S = 15.0
+CONNECT_TIMEOUT_S = 10
+POOL_SIZE = 16
+# Any number that nobody else locks: two servers that start together create the tables one by one.
+_SCHEMA_LOCK = 0x6C65646765720001
+
+
+def open_database(url: str) -> Database:
+    """Connect to `url` and see to its tables. Raises `InvalidConfigError`, `UnavailableError`."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise InvalidConfigError(
+            f"ledger {url!r} is not a database URL: give sqlite:///PATH or postgresql://HOST/DATABASE"
+        ) from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        database = _open_sqlite(parsed)
+    elif backend in ("postgresql", "postgres"):
+        database = _open_postgres(parsed)
+    else:
+        raise InvalidConfigError(f"ledger {url!r}: {backend!r} is not supported; use sqlite or postgresql")
+    try:
+        database.write(lambda connection: _prepare(connection, database.place))
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def as_durable_sqlite(engine: Engine) -> Engine:
+    """Make an SQLite engine's transactions follow `database.MODE`."""
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def wall_clock(_connection: Connection) -> float:
+    """The ledger's clock on SQLite: all its servers are on one host."""
+    return time.time()
+
+
+def _open_sqlite(url: URL) -> Database:
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise InvalidConfigError(f"ledger {url}: name a file, as in sqlite:///runs.db; one in memory forgets its runs")
+    path = Path(url.database).absolute()
+    if not path.parent.is_dir():
+        raise InvalidConfigError(f"ledger {path}: there is no directory {path.parent}; create it first")
+    refuse_network_filesystem(path)
+    connect_args = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
+    engine = as_durable_sqlite(
+        create_engine(f"sqlite+pysqlite:///{path}", connect_args=connect_args, pool_size=POOL_SIZE)
+    )
+    try:
+        _switch_to_wal(engine, path)
+    except DBAPIError as error:
+        engine.dispose()
+        raise fault_of(error, str(path)) from error
+    return Database(engine, str(path), wall_clock)
+
+
+def _switch_to_wal(engine: Engine, path: Path) -> None:
+    """Make the file keep a write-ahead log, from now on for everyone."""
+    with engine.connect().execution_options(**{MODE: OUTSIDE}) as connection:
+        mode = connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
+    if mode != "wal":
+        raise InvalidConfigError(
+            f"ledger {path}: SQLite keeps no write-ahead log here (journal mode {mode!r}); put the file on a local disk"
+        )
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself; `_begin_sqlite` does
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    mode = connection.get_execution_options().get(MODE)
+    if mode == OUTSIDE:
+        return
+    if mode == READ:
+        connection.exec_driver_sql("BEGIN")
+        return
+    connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if mode == NOTE else 'FULL'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _open_postgres(url: URL) -> Database:
+    engine = create_engine(
+        url.set(drivername="postgresql+psycopg"),
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "options": f"-c synchronous_commit=on -c lock_timeout={int(BUSY_TIMEOUT_S * 1000)}",
+            "keepalives_idle": 30,
+        },
+        pool_size=POOL_SIZE,
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
+    )
+    event.listen(engine, "begin", _begin_postgres)
+    return Database(engine, url.render_as_string(hide_password=True), _postgres_clock)
+
+
+def _begin_postgres(connection: Connection) -> None:
+    mode = connection.get_execution_options().get(MODE)
+    if mode == READ:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    elif mode == NOTE:
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
+
+def _postgres_clock(connection: Connection) -> float:
+    """The database's clock, which all its servers share."""
+    return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+
+def _prepare(connection: Connection, place: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
+    schema.prepare(connection, place)

@@ -1,0 +1,1 @@
+"""Every refusal of the ledger and every choice it makes; docs/protocol.md tells them in full."""

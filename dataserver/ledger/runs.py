@@ -1,0 +1,231 @@
+"""Runs: their rows, and what else stands on them.
+
+Whoever changes a run locks its row first, so that everything about one run happens in one order.
+"""
+
+import uuid
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from dataserver.cursor import Cursor
+from dataserver.errors import OutOfRangeError, RunConflictError, RunNotFoundError
+from dataserver.ledger import arguments, schema
+from dataserver.ledger.interface import Attempt, Event, Run
+from dataserver.ledger.records import RankRow, RunRow
+from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import steps as step_rules
+from dataserver.planning.fingerprint import differing_fields
+from dataserver.run_spec import BatchSpec, RunSpec
+
+
+def lock_by_name(connection: Connection, name: str) -> RunRow:
+    """The run's row, locked until the transaction ends. Raises `RunNotFoundError`."""
+    return _row_by_name(connection, name, lock=True)
+
+
+def read_by_name(connection: Connection, name: str) -> RunRow:
+    """The run's row. Raises `RunNotFoundError`."""
+    return _row_by_name(connection, name, lock=False)
+
+
+def lock_by_uid(connection: Connection, uid: str) -> RunRow:
+    """The run's row, locked until the transaction ends. Raises `RunNotFoundError`."""
+    run = find_by_uid(connection, uid)
+    if run is None:
+        raise _gone(uid)
+    return run
+
+
+def read_by_uid(connection: Connection, uid: str) -> RunRow:
+    """The run's row. Raises `RunNotFoundError`."""
+    row = connection.execute(select(schema.runs).where(schema.runs.c.uid == uid)).one_or_none()
+    if row is None:
+        raise _gone(uid)
+    return _run_row(row)
+
+
+def find_by_uid(connection: Connection, uid: str) -> RunRow | None:
+    """The run's row, locked until the transaction ends, or None."""
+    row = connection.execute(select(schema.runs).where(schema.runs.c.uid == uid).with_for_update()).one_or_none()
+    return None if row is None else _run_row(row)
+
+
+def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: str, now: float) -> tuple[RunRow, bool]:
+    """The run of that name, created (True) or found with the same order (False)."""
+    found = connection.execute(select(schema.runs).where(schema.runs.c.name == name).with_for_update()).one_or_none()
+    if found is not None:
+        run = _run_row(found)
+        _refuse_other_order(run, spec, order_fingerprint)
+        return run, False
+    uid = uuid.uuid4().hex
+    connection.execute(
+        insert(schema.runs).values(
+            uid=uid,
+            name=name,
+            spec=spec.model_dump_json(),
+            order_fingerprint=order_fingerprint,
+            create_time=now,
+            last_attempt=0,
+            current_attempt=None,
+            committed=Cursor(order_fingerprint=order_fingerprint).to_json(),
+            sealed_step=0,
+            ended=False,
+            last_event=0,
+        )
+    )
+    record_event(connection, uid, now, kind="created", detail=f"order {order_fingerprint}")
+    return read_by_uid(connection, uid), True
+
+
+def list_rows(connection: Connection, limit: int, after: str) -> list[RunRow]:
+    """Runs by name."""
+    runs = schema.runs
+    rows = connection.execute(select(runs).where(runs.c.name > after).order_by(runs.c.name).limit(limit))
+    return [_run_row(row) for row in rows]
+
+
+def remove(connection: Connection, run: RunRow) -> None:
+    """Delete the run and everything of it."""
+    connection.execute(delete(schema.runs).where(schema.runs.c.uid == run.uid))
+
+
+def describe(connection: Connection, run: RunRow, lease_s: float) -> Run:
+    """The run as others see it."""
+    acked_steps = tuple(rank.acked_step for rank in read_ranks(connection, run))
+    return Run(
+        name=run.name,
+        uid=run.uid,
+        spec=run.read_spec(),
+        order_fingerprint=run.order_fingerprint,
+        create_time=run.create_time,
+        last_attempt=run.last_attempt,
+        attempt=read_attempt(connection, run, lease_s),
+        committed=run.committed,
+        sealed_step=run.sealed_step,
+        consumed_step=step_rules.consumed_step(acked_steps, run.committed.step),
+        acked_steps=acked_steps,
+        ended=run.ended,
+    )
+
+
+def read_attempt(connection: Connection, run: RunRow, lease_s: float) -> Attempt | None:
+    """The current attempt with its lease; None before the first and after a rewind."""
+    if run.current_attempt is None:
+        return None
+    return read_any_attempt(connection, run, run.current_attempt, lease_s)
+
+
+def read_any_attempt(connection: Connection, run: RunRow, number: int, lease_s: float) -> Attempt:
+    """An attempt with its lease; one that is over has it end where it began. Raises `OutOfRangeError`."""
+    attempts, streams = schema.attempts, schema.streams
+    row = connection.execute(
+        select(attempts).where(attempts.c.run_uid == run.uid, attempts.c.number == number)
+    ).one_or_none()
+    if row is None:
+        raise OutOfRangeError(
+            f"run {run.name!r} has no attempt {number}; numbers were issued up to {run.last_attempt}, some to rewinds"
+        )
+    base = Cursor.from_json(row.base)
+    lease_expire_time = row.begin_time
+    if number == run.current_attempt:
+        leases = connection.execute(select(streams.c.lease_expire_time).where(streams.c.run_uid == run.uid))
+        lease_expire_time = attempt_rules.lease_end(row.begin_time, leases.scalars().all(), lease_s)
+    return Attempt(
+        number=row.number,
+        base=base,
+        version=base.step,
+        world_size=row.world_size,
+        dp_world_size=row.dp_world_size,
+        batch=BatchSpec.model_validate_json(row.batch),
+        holder=row.holder,
+        begin_time=row.begin_time,
+        lease_expire_time=lease_expire_time,
+    )
+
+
+def read_ranks(connection: Connection, run: RunRow) -> list[RankRow]:
+    """The ranks of the current attempt, by world rank."""
+    ranks = schema.ranks
+    rows = connection.execute(
+        select(ranks.c.world_rank, ranks.c.dp_rank, ranks.c.acked_step)
+        .where(ranks.c.run_uid == run.uid)
+        .order_by(ranks.c.world_rank)
+    )
+    return [RankRow(world_rank=row.world_rank, dp_rank=row.dp_rank, acked_step=row.acked_step) for row in rows]
+
+
+def change(connection: Connection, run: RunRow, **values: str | int | bool | None) -> None:
+    """Set columns of the run's row."""
+    connection.execute(update(schema.runs).where(schema.runs.c.uid == run.uid).values(**values))
+
+
+def record_event(
+    connection: Connection, run_uid: str, now: float, *, kind: str, attempt: int = 0, step: int = 0, detail: str = ""
+) -> None:
+    """Append to the run's history; the run's row is locked or new."""
+    runs, events = schema.runs, schema.events
+    connection.execute(update(runs).where(runs.c.uid == run_uid).values(last_event=runs.c.last_event + 1))
+    number = select(runs.c.last_event).where(runs.c.uid == run_uid).scalar_subquery()
+    connection.execute(
+        insert(events).values(
+            run_uid=run_uid, number=number, time=now, kind=kind, attempt=attempt, step=step, detail=detail
+        )
+    )
+
+
+def list_events(connection: Connection, run: RunRow, limit: int, after: int) -> list[Event]:
+    """The run's history, the oldest first."""
+    events = schema.events
+    rows = connection.execute(
+        select(events)
+        .where(events.c.run_uid == run.uid, events.c.number > after)
+        .order_by(events.c.number)
+        .limit(limit)
+    )
+    return [
+        Event(number=r.number, time=r.time, kind=r.kind, attempt=r.attempt, step=r.step, detail=r.detail) for r in rows
+    ]
+
+
+def _row_by_name(connection: Connection, name: str, *, lock: bool) -> RunRow:
+    arguments.check_label("run", name, arguments.MAX_NAME_LENGTH)
+    query = select(schema.runs).where(schema.runs.c.name == name)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        count = connection.execute(select(func.count()).select_from(schema.runs)).scalar_one()
+        raise RunNotFoundError(f"there is no run {name!r} among the ledger's {count}; create it first", run=name)
+    return _run_row(row)
+
+
+def _gone(uid: str) -> RunNotFoundError:
+    return RunNotFoundError(f"run {uid} is gone: it was deleted, or the ledger was replaced", run_uid=uid)
+
+
+def _run_row(row: Row[Any]) -> RunRow:
+    return RunRow(
+        uid=row.uid,
+        name=row.name,
+        spec=row.spec,
+        order_fingerprint=row.order_fingerprint,
+        create_time=row.create_time,
+        last_attempt=row.last_attempt,
+        current_attempt=row.current_attempt,
+        committed=Cursor.from_json(row.committed),
+        sealed_step=row.sealed_step,
+        ended=row.ended,
+    )
+
+
+def _refuse_other_order(run: RunRow, spec: RunSpec, order_fingerprint: str) -> None:
+    """A name means one order for good: two orders under it could not share a cursor."""
+    if run.order_fingerprint == order_fingerprint:
+        return
+    fields = differing_fields(run.order_fingerprint, order_fingerprint)
+    ours, theirs = (order.model_dump(mode="json") for order in (run.read_spec().order, spec.order))
+    told = ", ".join(f"{f} (there: {ours[f]}, asked: {theirs[f]})" if f in ours else f for f in fields)
+    raise RunConflictError(
+        f"run {run.name!r} exists with another order; they differ in: {told or 'everything'}. Give the new run another "
+        "name, or delete the old one",
+        fields=",".join(fields),
+    )

@@ -1,0 +1,174 @@
+"""Tables of the ledger, and their version.
+
+    runs ──< attempts
+     ├────< ranks (acks) ──< streams (leases)       of the current attempt only
+     ├────< seals, commits                          of surviving steps only
+     ├────< sync_requests, holds, fenced_holders
+     └────< events
+
+Steps, numbers of attempts and policy versions are 64-bit; cursors and specs are JSON text as
+`Cursor.to_json` and pydantic write it; times are seconds since 1970.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+)
+
+from dataserver.errors import InvalidConfigError
+
+# Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
+SCHEMA_VERSION = 1
+
+metadata = MetaData()
+
+
+def _run_uid() -> Column[str]:
+    """First part of every key: whose row it is. Goes with its run."""
+    return Column("run_uid", ForeignKey("ledger_runs.uid", ondelete="CASCADE"), primary_key=True)
+
+
+schema_version = Table("ledger_schema", metadata, Column("version", Integer, primary_key=True))
+
+runs = Table(
+    "ledger_runs",
+    metadata,
+    Column("uid", String(32), primary_key=True),
+    Column("name", String(128), nullable=False, unique=True),
+    Column("spec", Text, nullable=False),
+    Column("order_fingerprint", Text, nullable=False),
+    Column("create_time", Float(53), nullable=False),
+    Column("last_attempt", BigInteger, nullable=False),
+    Column("current_attempt", BigInteger),
+    Column("committed", Text, nullable=False),
+    Column("sealed_step", BigInteger, nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("last_event", BigInteger, nullable=False),
+)
+
+attempts = Table(
+    "ledger_attempts",
+    metadata,
+    _run_uid(),
+    Column("number", BigInteger, primary_key=True),
+    Column("base", Text, nullable=False),
+    Column("world_size", Integer, nullable=False),
+    Column("dp_world_size", Integer, nullable=False),
+    Column("batch", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("begin_time", Float(53), nullable=False),
+)
+
+ranks = Table(
+    "ledger_ranks",
+    metadata,
+    _run_uid(),
+    Column("world_rank", Integer, primary_key=True),
+    Column("dp_rank", Integer),
+    Column("acked_step", BigInteger, nullable=False),
+)
+
+# A row per rank and server that ever held its stream in this attempt. `open_streams` counts,
+# because a reconnect reaches the server before the server notices that the old stream broke.
+streams = Table(
+    "ledger_streams",
+    metadata,
+    _run_uid(),
+    Column("world_rank", Integer, primary_key=True),
+    Column("server_id", String(128), primary_key=True),
+    Column("open_streams", Integer, nullable=False),
+    Column("lease_expire_time", Float(53), nullable=False),
+    Index("ledger_streams_by_server", "server_id"),
+)
+
+seals = Table(
+    "ledger_seals",
+    metadata,
+    _run_uid(),
+    Column("step", BigInteger, primary_key=True),
+    Column("attempt", BigInteger, nullable=False),
+    Column("end_cursor", Text, nullable=False),
+    Column("plan_digest", Text, nullable=False),
+    Column("planner_version", Integer, nullable=False),
+    Column("sync_weights", Boolean, nullable=False),
+    Column("last", Boolean, nullable=False),
+    Column("end_of_run", Boolean, nullable=False),
+)
+
+commits = Table(
+    "ledger_commits",
+    metadata,
+    _run_uid(),
+    Column("step", BigInteger, primary_key=True),
+    Column("attempt", BigInteger, nullable=False),
+    Column("cursor", Text, nullable=False),
+    Column("checkpoint_uri", Text, nullable=False),
+    Column("time", Float(53), nullable=False),
+)
+
+sync_requests = Table(
+    "ledger_sync_requests",
+    metadata,
+    _run_uid(),
+    Column("version", BigInteger, primary_key=True),
+)
+
+holds = Table(
+    "ledger_holds",
+    metadata,
+    _run_uid(),
+    Column("hold_id", String(256), primary_key=True),
+    Column("expire_time", Float(53), nullable=False),
+)
+
+fenced_holders = Table(
+    "ledger_fenced_holders",
+    metadata,
+    _run_uid(),
+    Column("holder", String(256), primary_key=True),
+)
+
+events = Table(
+    "ledger_events",
+    metadata,
+    _run_uid(),
+    Column("number", BigInteger, primary_key=True),
+    Column("time", Float(53), nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
+
+def prepare(connection: Connection, place: str) -> None:
+    """Create the tables where there are none; raise `InvalidConfigError` where others are.
+
+    `place` names the database in messages.
+    """
+    if inspect(connection).has_table(schema_version.name):
+        found = connection.execute(select(schema_version.c.version)).scalars().all()
+        if found != [SCHEMA_VERSION]:
+            raise InvalidConfigError(
+                f"ledger {place} has schema {', '.join(map(str, found)) or 'none'}, this server reads schema "
+                f"{SCHEMA_VERSION}: run the server that wrote it, or begin a new ledger (checkpoints carry their "
+                "cursors, so runs can be resumed in it)",
+                found=",".join(map(str, found)),
+                expected=SCHEMA_VERSION,
+            )
+        return
+    metadata.create_all(connection)
+    connection.execute(insert(schema_version).values(version=SCHEMA_VERSION))

@@ -1,0 +1,127 @@
+"""Seals, and what decides their flag: requests and holds."""
+
+from sqlalchemy import Connection, delete, exists, insert, select, update
+
+from dataserver.cursor import Cursor
+from dataserver.ledger import runs, schema
+from dataserver.ledger.interface import ProposedSeal, Seal
+from dataserver.ledger.records import RunRow
+from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import steps as step_rules
+
+
+def seal(connection: Connection, run: RunRow, attempt: int, proposed: ProposedSeal, now: float) -> Seal:
+    """Fix a step, or read how it was fixed; the run's row is locked."""
+    attempt_rules.refuse_stale_attempt(run, attempt)
+    attempt_rules.refuse_foreign_cursor(run, proposed.end)
+    found = read_seal(connection, run.uid, proposed.step)
+    if found is not None:
+        step_rules.refuse_settled_step(run, found)
+        step_rules.refuse_other_plan(run, found, proposed)
+        return found
+    step_rules.refuse_gap(run, proposed)
+    step_rules.refuse_after_last(run, read_seal(connection, run.uid, run.sealed_step), proposed)
+    sealed = Seal(
+        step=proposed.step,
+        attempt=attempt,
+        end=proposed.end,
+        plan_digest=proposed.plan_digest,
+        planner_version=proposed.planner_version,
+        sync_weights=not proposed.end_of_run and _sync_weights(connection, run, proposed.step, now),
+        last=proposed.last,
+        end_of_run=proposed.end_of_run,
+    )
+    _write_seal(connection, run, sealed, now)
+    return sealed
+
+
+def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
+    """The surviving seal of a step."""
+    seals = schema.seals
+    row = connection.execute(select(seals).where(seals.c.run_uid == run_uid, seals.c.step == step)).one_or_none()
+    if row is None:
+        return None
+    return Seal(
+        step=row.step,
+        attempt=row.attempt,
+        end=Cursor.from_json(row.end_cursor),
+        plan_digest=row.plan_digest,
+        planner_version=row.planner_version,
+        sync_weights=row.sync_weights,
+        last=row.last,
+        end_of_run=row.end_of_run,
+    )
+
+
+def drop_after(connection: Connection, run: RunRow, base: Cursor) -> list[int]:
+    """Forget every seal after `base`, and one of `base`'s own step that ends elsewhere; returns their steps."""
+    seals = schema.seals
+    after = (seals.c.run_uid == run.uid, seals.c.step > attempt_rules.last_surviving_step(base))
+    dropped = list(connection.execute(select(seals.c.step).where(*after).order_by(seals.c.step)).scalars())
+    connection.execute(delete(seals).where(*after))
+    own = read_seal(connection, run.uid, base.step)
+    if own is not None and own.end != base:
+        connection.execute(delete(seals).where(seals.c.run_uid == run.uid, seals.c.step == base.step))
+        dropped.insert(0, base.step)
+    return dropped
+
+
+def request(connection: Connection, run: RunRow, version: int) -> None:
+    """Note that the weights of `version` are wanted."""
+    requests = schema.sync_requests
+    key = (requests.c.run_uid == run.uid, requests.c.version == version)
+    if not connection.execute(select(exists().where(*key))).scalar_one():
+        connection.execute(insert(requests).values(run_uid=run.uid, version=version))
+
+
+def hold(connection: Connection, run: RunRow, hold_id: str, expire_time: float, now: float) -> None:
+    """Write or renew a hold, and forget those that expired."""
+    holds = schema.holds
+    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.expire_time <= now))
+    key = (holds.c.run_uid == run.uid, holds.c.hold_id == hold_id)
+    renewed = connection.execute(update(holds).where(*key).values(expire_time=expire_time))
+    if not renewed.rowcount:
+        connection.execute(insert(holds).values(run_uid=run.uid, hold_id=hold_id, expire_time=expire_time))
+
+
+def release(connection: Connection, run: RunRow, hold_id: str) -> None:
+    """Forget a hold."""
+    holds = schema.holds
+    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.hold_id == hold_id))
+
+
+def _sync_weights(connection: Connection, run: RunRow, version: int, now: float) -> bool:
+    requests, holds = schema.sync_requests, schema.holds
+    requested = exists().where(requests.c.run_uid == run.uid, requests.c.version == version)
+    held = exists().where(holds.c.run_uid == run.uid, holds.c.expire_time > now)
+    row = connection.execute(select(requested, held)).one()
+    return step_rules.sync_flag(requested=bool(row[0]), held=bool(row[1]))
+
+
+def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -> None:
+    connection.execute(
+        insert(schema.seals).values(
+            run_uid=run.uid,
+            step=sealed.step,
+            attempt=sealed.attempt,
+            end_cursor=sealed.end.to_json(),
+            plan_digest=sealed.plan_digest,
+            planner_version=sealed.planner_version,
+            sync_weights=sealed.sync_weights,
+            last=sealed.last,
+            end_of_run=sealed.end_of_run,
+        )
+    )
+    if not sealed.end_of_run:
+        runs.change(connection, run, sealed_step=sealed.step)
+        return
+    runs.change(connection, run, ended=True)
+    runs.record_event(
+        connection,
+        run.uid,
+        now,
+        kind="ended",
+        attempt=sealed.attempt,
+        step=run.sealed_step,
+        detail=f"no step follows step {run.sealed_step}",
+    )

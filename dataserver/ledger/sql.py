@@ -1,0 +1,199 @@
+# ruff: noqa: D102 - what each method does stands in `Ledger`
+"""The ledger on a database: one transaction a method."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from dataserver.cursor import Cursor
+from dataserver.ledger import arguments, attempts, commits, runs, seals, streams
+from dataserver.ledger.database import Database
+from dataserver.ledger.engine import open_database
+from dataserver.ledger.interface import Attempt, Commit, Event, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow
+from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.run_spec import BatchSpec, RunSpec
+
+
+def open_ledger(url: str, *, lease_s: float) -> Ledger:
+    """The ledger in the database `url`, created where there is none.
+
+    `sqlite:///PATH` (relative) or `sqlite:////PATH` (absolute), on a local disk; or
+    `postgresql://USER@HOST/DATABASE`. An attempt that shows no life for `lease_s` seconds is free.
+    Raises `InvalidConfigError`, `UnavailableError`.
+    """
+    return SqlLedger(open_database(url), lease_s)
+
+
+class SqlLedger:
+    """`Ledger` in one database. Safe to use from several threads and processes."""
+
+    def __init__(self, database: Database, lease_s: float) -> None:
+        self._database = database
+        self._lease_s = lease_s
+
+    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
+        arguments.check_name(name)
+
+        def work(connection: Connection) -> tuple[Run, bool]:
+            run, created = runs.create(connection, name, spec, order_fingerprint, self._now(connection))
+            return self._describe(connection, run), created
+
+        return self._database.write(work)
+
+    def get_run(self, name: str) -> Run:
+        return self._database.read(lambda c: self._describe(c, runs.read_by_name(c, name)))
+
+    def list_runs(self, limit: int, after: str = "") -> list[Run]:
+        return self._database.read(lambda c: [self._describe(c, run) for run in runs.list_rows(c, limit, after)])
+
+    def delete_run(self, name: str) -> None:
+        def work(connection: Connection) -> None:
+            run = runs.lock_by_name(connection, name)
+            attempt = runs.read_attempt(connection, run, self._lease_s)
+            attempt_rules.refuse_live_delete(run, attempt, self._now(connection))
+            runs.remove(connection, run)
+
+        self._database.write(work)
+
+    def begin_attempt(
+        self,
+        name: str,
+        *,
+        resume: bool,
+        cursor: Cursor | None,
+        version: int | None,
+        world_size: int,
+        dp_world_size: int,
+        batch: BatchSpec | None,
+        holder: str,
+        take_over: bool,
+    ) -> Attempt:
+        request = BeginRequest(
+            resume=resume,
+            cursor=cursor,
+            version=version,
+            world_size=world_size,
+            dp_world_size=dp_world_size,
+            batch=batch,
+            holder=holder,
+            take_over=take_over,
+        )
+        arguments.check_begin(request)
+
+        def work(connection: Connection) -> Attempt:
+            run = runs.lock_by_name(connection, name)
+            return attempts.begin(connection, run, request, self._now(connection), self._lease_s)
+
+        return self._database.write(work)
+
+    def get_attempt(self, name: str, number: int) -> Attempt:
+        return self._database.read(
+            lambda c: runs.read_any_attempt(c, runs.read_by_name(c, name), number, self._lease_s)
+        )
+
+    def rewind_run(self, name: str, version: int) -> Run:
+        arguments.check_number("version", version, 0)
+
+        def work(connection: Connection) -> Run:
+            attempts.rewind(connection, runs.lock_by_name(connection, name), version, self._now(connection))
+            return self._describe(connection, runs.read_by_name(connection, name))
+
+        return self._database.write(work)
+
+    def open_stream(
+        self, name: str, *, attempt: int, world_rank: int, dp_rank: int, next_step: int, server_id: str
+    ) -> Run:
+        request = OpenRequest(
+            attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step, server_id=server_id
+        )
+        arguments.check_open(request)
+
+        def work(connection: Connection) -> Run:
+            run = runs.lock_by_name(connection, name)
+            current = self._current(connection, run, attempt)
+            streams.open_stream(connection, run, current, request, self._now(connection) + self._lease_s)
+            return self._describe(connection, run)
+
+        return self._database.write(work)
+
+    def renew_leases(self, server_id: str) -> None:
+        self._database.note(lambda c: streams.renew(c, server_id, self._now(c) + self._lease_s))
+
+    def close_stream(self, run_uid: str, attempt: int, world_rank: int, server_id: str) -> None:
+        def work(connection: Connection) -> None:
+            run = runs.find_by_uid(connection, run_uid)
+            if run is not None and run.current_attempt == attempt:
+                streams.close_stream(connection, run, world_rank, server_id, self._now(connection))
+
+        self._database.write(work)
+
+    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+        arguments.check_seal(proposed)
+        return self._database.write(
+            lambda c: seals.seal(c, runs.lock_by_uid(c, run_uid), attempt, proposed, self._now(c))
+        )
+
+    def get_seal(self, run_uid: str, step: int) -> Seal | None:
+        return self._database.read(lambda c: seals.read_seal(c, run_uid, step))
+
+    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+        return self._database.note(lambda c: streams.record_acks(c, runs.lock_by_uid(c, run_uid), attempt, acks))
+
+    def progress(self, run_uid: str) -> Progress:
+        return self._database.read(lambda c: streams.progress(c, runs.read_by_uid(c, run_uid)))
+
+    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+        arguments.check_label("checkpoint_uri", checkpoint_uri, arguments.MAX_URI_LENGTH, empty=True)
+
+        def work(connection: Connection) -> Run:
+            run = runs.lock_by_name(connection, name)
+            current = self._current(connection, run, attempt)
+            commits.commit(connection, run, current, cursor, checkpoint_uri, now=self._now(connection))
+            return self._describe(connection, runs.read_by_name(connection, name))
+
+        return self._database.write(work)
+
+    def cursor_at(self, name: str, version: int | None) -> tuple[Cursor, str]:
+        def work(connection: Connection) -> tuple[Cursor, str]:
+            run = runs.read_by_name(connection, name)
+            wanted = run.committed.step if version is None else version
+            return commits.cursor_of(connection, run, wanted)
+
+        return self._database.read(work)
+
+    def list_commits(self, name: str, limit: int, after_step: int = -1) -> list[Commit]:
+        return self._database.read(lambda c: commits.list_commits(c, runs.read_by_name(c, name), limit, after_step))
+
+    def list_events(self, name: str, limit: int, after: int = 0) -> list[Event]:
+        return self._database.read(lambda c: runs.list_events(c, runs.read_by_name(c, name), limit, after))
+
+    def request_sync(self, name: str, version: int) -> None:
+        arguments.check_number("version", version, 0)
+        self._database.write(lambda c: seals.request(c, runs.lock_by_name(c, name), version))
+
+    def hold_sync(self, name: str, hold_id: str, ttl_s: float) -> None:
+        arguments.check_hold(hold_id, ttl_s)
+
+        def work(connection: Connection) -> None:
+            now = self._now(connection)
+            seals.hold(connection, runs.lock_by_name(connection, name), hold_id, now + ttl_s, now)
+
+        self._database.write(work)
+
+    def release_sync(self, name: str, hold_id: str) -> None:
+        self._database.write(lambda c: seals.release(c, runs.lock_by_name(c, name), hold_id))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _now(self, connection: Connection) -> float:
+        return self._database.clock(connection)
+
+    def _describe(self, connection: Connection, run: RunRow) -> Run:
+        return runs.describe(connection, run, self._lease_s)
+
+    def _current(self, connection: Connection, run: RunRow, attempt: int) -> Attempt:
+        """The attempt that the caller names, which must be the current one."""
+        attempt_rules.refuse_stale_attempt(run, attempt)
+        return runs.read_any_attempt(connection, run, attempt, self._lease_s)
