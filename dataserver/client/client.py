@@ -1,0 +1,243 @@
+"""The data server, as trainers, orchestrators and people's programs call it."""
+
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dataserver.client.begin import begin_attempt
+from dataserver.client.calls import Calls
+from dataserver.client.connection import Channels, ConnectionSettings, parse_endpoints
+from dataserver.client.failover import Failover
+from dataserver.client.receiver import Receiver
+from dataserver.client.sequence import Sequence
+from dataserver.client.stream import StepStream
+from dataserver.client.uplink import Uplink
+from dataserver.cursor import Cursor
+from dataserver.errors import InvalidRequestError
+from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.v1 import cursor_service_pb2 as cursors_pb2
+from dataserver.v1 import run_service_pb2 as runs_pb2
+from dataserver.v1 import store_service_pb2 as stores_pb2
+from dataserver.wire import runs, stores
+from dataserver.wire.messages import batch_spec_to_proto, cursor_from_proto, cursor_to_proto, run_spec_to_proto
+
+DEFAULT_CREDITS: Final = 8
+"""Micro-batches in flight: one in use and some in store, of which two already hide the network."""
+
+
+class DataClient:
+    """A client of one or several equal data servers.
+
+    `endpoints`: `host:port[,host:port…]`. `token`: bearer token. `ca`: PEM file with the CA of
+    the servers' certificates; without it, plaintext. `patience_s`: seconds for which a server
+    that is away or silent is waited for.
+
+    Connects when first called. Methods raise the class of `dataserver.errors` that the server
+    raised; only UNAVAILABLE is tried again, for `patience_s`. May be used by several threads,
+    but not across a fork.
+    """
+
+    def __init__(
+        self, endpoints: str, *, token: str | None = None, ca: str | Path | None = None, patience_s: float = 600.0
+    ) -> None:
+        settings = ConnectionSettings(
+            endpoints=parse_endpoints(endpoints), token=token, ca=None if ca is None else Path(ca)
+        )
+        self._channels = Channels(settings)
+        self._calls = Calls(self._channels, patience_s)
+        self._patience_s = patience_s
+        self._streams: weakref.WeakSet[StepStream] = weakref.WeakSet()
+
+    def close(self) -> None:
+        """Close all streams and connections. Idempotent."""
+        for stream in list(self._streams):
+            stream.close()
+        self._channels.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Runs
+
+    def create_run(self, name: str, spec: RunSpec) -> runs.RunInfo:
+        """Create a run, or find the run of that name with the same order.
+
+        Another order under the name raises `RunConflictError` with the fields that differ.
+        """
+        request = runs_pb2.CreateRunRequest(name=name, spec=run_spec_to_proto(spec))
+        return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
+
+    def begin_attempt(
+        self,
+        run: str,
+        *,
+        resume: bool,
+        cursor: Cursor | None = None,
+        version: int | None = None,
+        world_size: int,
+        dp_world_size: int,
+        batch: BatchSpec | None = None,
+        holder: str,
+        take_over: bool = False,
+        wait_alive_s: float = 0.0,
+    ) -> runs.AttemptInfo:
+        """Begin an attempt: called by world rank 0, which tells the other ranks its number.
+
+        A resume names the checkpoint's `cursor`, which wins over the ledger, or a `version` that
+        the ledger knows. `holder` is unique over all launches of the run. While another attempt
+        is alive this raises `AttemptAliveError`, after waiting `wait_alive_s` seconds for its
+        end; with `take_over` it is displaced instead.
+
+        When a server goes away before it answers, the attempt that it may have begun is found by
+        its holder and returned.
+        """
+        if resume and cursor is None and version is None:
+            raise InvalidRequestError("a resume needs the checkpoint's cursor, or a version that the ledger knows")
+        if cursor is not None and version not in {None, cursor.step}:
+            raise InvalidRequestError(f"version {version} does not belong to a cursor at step {cursor.step}")
+        request = runs_pb2.BeginAttemptRequest(
+            run=run,
+            mode=runs_pb2.BEGIN_MODE_RESUME if resume else runs_pb2.BEGIN_MODE_START,
+            cursor=None if cursor is None else cursor_to_proto(cursor),
+            version=cursor.step if cursor is not None else version or 0,
+            world_size=world_size,
+            dp_world_size=dp_world_size,
+            batch=None if batch is None else batch_spec_to_proto(batch),
+            holder=holder,
+            take_over=take_over,
+        )
+        return runs.attempt_from_proto(begin_attempt(self._calls, request, wait_alive_s))
+
+    def get_run(self, run: str) -> runs.RunInfo:
+        """The run as it stands."""
+        request = runs_pb2.GetRunRequest(run=run)
+        return runs.run_from_proto(self._calls.unary("RunService/GetRun", request, runs_pb2.GetRunResponse).run)
+
+    def list_runs(self) -> list[runs.RunInfo]:
+        """All runs, by name."""
+        request = runs_pb2.ListRunsRequest()
+        answers = self._calls.pages("RunService/ListRuns", request, runs_pb2.ListRunsResponse)
+        return [runs.run_from_proto(run) for answer in answers for run in answer.runs]
+
+    def watch_run(self, run: str) -> Iterator[runs.RunInfo]:
+        """The run as it stands now and after each change, for ever; close the generator to end it."""
+        request = runs_pb2.WatchRunRequest(run=run)
+        for answer in self._calls.watch("RunService/WatchRun", request, runs_pb2.WatchRunResponse):
+            yield runs.run_from_proto(answer.run)
+
+    def list_run_events(self, run: str) -> list[runs.RunEventInfo]:
+        """What happened to the run, the oldest first."""
+        request = runs_pb2.ListRunEventsRequest(run=run)
+        answers = self._calls.pages("RunService/ListRunEvents", request, runs_pb2.ListRunEventsResponse)
+        return [runs.event_from_proto(event) for answer in answers for event in answer.events]
+
+    def delete_run(self, run: str) -> None:
+        """Delete the run and its ledger. Raises `AttemptAliveError` while an attempt is alive.
+
+        `RunNotFoundError` after an outage may mean that an answer was lost: the run is gone.
+        """
+        self._calls.unary("RunService/DeleteRun", runs_pb2.DeleteRunRequest(run=run), runs_pb2.DeleteRunResponse)
+
+    # Cursors
+
+    def get_cursor(self, run: str, version: int | None = None) -> runs.CursorInfo:
+        """The cursor of a policy version that survives; of the last commit for None."""
+        request = cursors_pb2.GetCursorRequest(run=run, version=version)
+        answer = self._calls.unary("CursorService/GetCursor", request, cursors_pb2.GetCursorResponse)
+        return runs.CursorInfo(cursor=cursor_from_proto(answer.cursor), checkpoint_uri=answer.checkpoint_uri)
+
+    def list_cursors(self, run: str) -> list[runs.CommitInfo]:
+        """All commits that survive, by step."""
+        request = cursors_pb2.ListCursorsRequest(run=run)
+        answers = self._calls.pages("CursorService/ListCursors", request, cursors_pb2.ListCursorsResponse)
+        return [runs.commit_from_proto(commit) for answer in answers for commit in answer.commits]
+
+    def commit_cursor(self, run: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Cursor:
+        """Say that a checkpoint holds everything up to `cursor`; returns the committed cursor."""
+        request = cursors_pb2.CommitCursorRequest(
+            run=run, attempt=attempt, cursor=cursor_to_proto(cursor), checkpoint_uri=checkpoint_uri
+        )
+        answer = self._calls.unary("CursorService/CommitCursor", request, cursors_pb2.CommitCursorResponse)
+        return cursor_from_proto(answer.committed)
+
+    def rewind_run(self, run: str, version: int) -> runs.RewindInfo:
+        """Go back to `version` and fence all attempts so far."""
+        request = cursors_pb2.RewindRunRequest(run=run, version=version)
+        answer = self._calls.unary("CursorService/RewindRun", request, cursors_pb2.RewindRunResponse)
+        return runs.RewindInfo(committed=cursor_from_proto(answer.committed), fenced_attempt=answer.fenced_attempt)
+
+    def describe_step(
+        self, run: str, step: int, *, dp_world_size: int | None = None, dp_rank: int | None = None
+    ) -> runs.StepDescription:
+        """Which samples a step holds, in which micro-batch, on which rank.
+
+        `dp_world_size`: as the step was sealed for None. `dp_rank`: all ranks for None.
+        """
+        request = cursors_pb2.DescribeStepRequest(
+            run=run, step=step, dp_world_size=0 if dp_world_size is None else dp_world_size, dp_rank=dp_rank
+        )
+        return runs.step_from_proto(
+            self._calls.unary("CursorService/DescribeStep", request, cursors_pb2.DescribeStepResponse)
+        )
+
+    # Stores
+
+    def list_stores(self) -> list[stores.StoreInfo]:
+        """All stores, by name, with drops counted as if there were no `max_length`."""
+        request = stores_pb2.ListStoresRequest()
+        answers = self._calls.pages("StoreService/ListStores", request, stores_pb2.ListStoresResponse)
+        return [stores.store_from_proto(store) for answer in answers for store in answer.stores]
+
+    def get_store(self, store: str, *, max_length: int | None = None) -> stores.StoreInfo:
+        """The store, with drops and served tokens counted for `max_length`."""
+        request = stores_pb2.GetStoreRequest(store=store, max_length=0 if max_length is None else max_length)
+        return stores.store_from_proto(
+            self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse).store
+        )
+
+    def list_samples(
+        self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None
+    ) -> list[stores.SampleInfo]:
+        """Rows `begin_row` to before `end_row`, at most 1000, dropped ones too."""
+        request = stores_pb2.ListSamplesRequest(
+            store=store, begin_row=begin_row, end_row=end_row, max_length=0 if max_length is None else max_length
+        )
+        answer = self._calls.unary("StoreService/ListSamples", request, stores_pb2.ListSamplesResponse)
+        return [stores.sample_from_proto(sample) for sample in answer.samples]
+
+    # Micro-batches
+
+    def stream(
+        self,
+        run: str,
+        attempt: int,
+        *,
+        world_rank: int,
+        dp_rank: int,
+        next_step: int,
+        credits: int = DEFAULT_CREDITS,  # noqa: A002  # the word of the contract
+    ) -> StepStream:
+        """Stream the steps of one rank from `next_step` on (`attempt.base.step + 1` at first).
+
+        `credits`: micro-batches that may be in flight or waiting. Ranks spread over the
+        endpoints by `world_rank`.
+        """
+        waiter = f"world rank {world_rank} of run {run}, attempt {attempt}"
+        failover = Failover(
+            self._channels.settings.endpoints, first=world_rank, patience_s=self._patience_s, waiter=waiter
+        )
+        uplink = Uplink(run=run, attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, credits=credits)
+        receiver = Receiver(channels=self._channels, failover=failover, uplink=uplink, sequence=Sequence(next_step))
+        stream = StepStream(
+            receiver=receiver, uplink=uplink, patience_s=self._patience_s, waiter=waiter, next_step=next_step
+        )
+        self._streams.add(stream)
+        receiver.start()
+        return stream

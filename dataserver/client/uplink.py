@@ -1,0 +1,96 @@
+"""What a rank tells the server: opens, acks, credits.
+
+The server may send as many micro-batches as it has credits for. Credits are given back as
+micro-batches are *taken* by the training loop, half a window at a time, since a message per
+micro-batch would cost as much as a small micro-batch does:
+
+    outstanding (the server may send) + buffered (arrived, not taken) <= credits
+"""
+
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Final
+
+from dataserver.errors import InvalidRequestError
+from dataserver.v1 import batch_service_pb2
+
+MAX_CREDITS: Final = 1024
+
+_Request = batch_service_pb2.StreamMicroBatchesRequest
+
+
+class Uplink:
+    """The upward half of a rank's stream, over all its connections. Used by two threads."""
+
+    def __init__(self, *, run: str, attempt: int, world_rank: int, dp_rank: int, credits: int) -> None:  # noqa: A002
+        if not 1 <= credits <= MAX_CREDITS:
+            raise InvalidRequestError(f"credits = {credits}: use 1 to {MAX_CREDITS}")
+        self._open = batch_service_pb2.Open(run=run, attempt=attempt, world_rank=world_rank, dp_rank=dp_rank)
+        self._credits = credits
+        self._lock = threading.Lock()
+        self._requests: SimpleQueue[_Request | None] | None = None
+        self._outstanding = 0
+        self._buffered = 0
+        self._acked: int | None = None
+
+    def connect(self, next_step: int) -> Iterator[_Request]:
+        """The requests of a new connection: an open, the last ack again, then what comes.
+
+        A connection needs at least one credit. With a full buffer that is one more than fits,
+        and is made up for by later grants.
+        """
+        requests: SimpleQueue[_Request | None] = SimpleQueue()
+        with self._lock:
+            self._outstanding = max(1, self._credits - self._buffered)
+            opened = batch_service_pb2.Open(next_step=next_step, credits=self._outstanding)
+            opened.MergeFrom(self._open)
+            requests.put(_Request(open=opened))
+            if self._acked is not None:
+                requests.put(_Request(ack=batch_service_pb2.Ack(step=self._acked)))
+            self._requests = requests
+        return iter(requests.get, None)
+
+    def disconnect(self) -> None:
+        """Forget the connection; gRPC's thread that sends its requests ends."""
+        self.half_close()
+        with self._lock:
+            self._requests = None
+            self._outstanding = 0
+
+    def half_close(self) -> None:
+        """Say that nothing follows. Takes no lock: a signal handler or the garbage collector may call it."""
+        requests = self._requests
+        if requests is not None:
+            requests.put(None)
+
+    def arrived(self) -> None:
+        """A micro-batch arrived and waits to be taken."""
+        with self._lock:
+            self._outstanding -= 1
+            self._buffered += 1
+
+    def passed_over(self) -> None:
+        """A micro-batch arrived that had arrived before."""
+        with self._lock:
+            self._outstanding -= 1
+            self._grant()
+
+    def taken(self) -> None:
+        """The training loop took a micro-batch."""
+        with self._lock:
+            self._buffered -= 1
+            self._grant()
+
+    def ack(self, step: int) -> None:
+        """Say that a step is consumed, now and after every reconnect."""
+        with self._lock:
+            self._acked = step if self._acked is None else max(step, self._acked)
+            if self._requests is not None:
+                self._requests.put(_Request(ack=batch_service_pb2.Ack(step=self._acked)))
+
+    def _grant(self) -> None:
+        room = self._credits - self._outstanding - self._buffered
+        if self._requests is not None and room >= max(1, self._credits // 2):
+            self._outstanding += room
+            self._requests.put(_Request(credit=batch_service_pb2.Credit(micro_batches=room)))

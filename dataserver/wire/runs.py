@@ -1,0 +1,218 @@
+"""What the services tell about runs, cursors and steps, as values.
+
+Times are seconds since 1970 by the ledger's clock.
+"""
+
+from dataclasses import dataclass
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dataserver.cursor import Cursor
+from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
+from dataserver.wire.messages import batch_spec_from_proto, cursor_from_proto, run_spec_from_proto
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptInfo:
+    """One life of a run's trainer job. `version`: policy version of the weights that it began with."""
+
+    number: int
+    base: Cursor
+    version: int
+    world_size: int
+    dp_world_size: int
+    batch: BatchSpec
+    holder: str
+    begin_time: float
+    lease_expire_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run as it stands. `attempt` is None before the first one.
+
+    `acked_steps[w]`: what world rank w of the attempt acknowledged last; `consumed_step`: their
+    minimum.
+    """
+
+    name: str
+    uid: str
+    spec: RunSpec
+    order_fingerprint: str
+    create_time: float
+    attempt: AttemptInfo | None
+    committed: Cursor
+    sealed_step: int
+    consumed_step: int
+    acked_steps: tuple[int, ...]
+    ended: bool
+    epoch_samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEventInfo:
+    """One thing that happened to a run. `attempt` is 0 where it concerns none."""
+
+    time: float
+    kind: str
+    attempt: int
+    step: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitInfo:
+    """A checkpoint that holds everything up to `cursor`."""
+
+    cursor: Cursor
+    attempt: int
+    checkpoint_uri: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorInfo:
+    """A cursor that survives. `checkpoint_uri` is empty where no checkpoint was committed for it."""
+
+    cursor: Cursor
+    checkpoint_uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewindInfo:
+    """Where a run stands after a rewind. Attempts up to `fenced_attempt` are over."""
+
+    committed: Cursor
+    fenced_attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSample:
+    """One sample of a plan: row of the store, counted before any drop, and tokens served."""
+
+    store: str
+    row: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMicroBatch:
+    """One micro-batch of a plan, with its samples in the order of packing."""
+
+    round: int
+    dp_rank: int
+    samples: tuple[PlannedSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDescription:
+    """One step's plan. `attempt` is 0 while the step is not sealed.
+
+    The three figures mean something only together: see `dataserver.packing.figures`.
+    """
+
+    step: int
+    attempt: int
+    begin: Cursor
+    end: Cursor
+    plan_digest: str
+    sync_weights: bool
+    last: bool
+    dp_world_size: int
+    micro_batches: tuple[PlannedMicroBatch, ...]
+    token_efficiency: float
+    rank_imbalance: float
+    round_inflation: float
+    target_count: int
+    token_count: int
+    sample_count: int
+
+
+def run_from_proto(message: run_pb2.Run) -> RunInfo:
+    """Read a run."""
+    return RunInfo(
+        name=message.name,
+        uid=message.uid,
+        spec=run_spec_from_proto(message.spec),
+        order_fingerprint=message.order_fingerprint,
+        create_time=_seconds(message.create_time),
+        attempt=attempt_from_proto(message.attempt) if message.HasField("attempt") else None,
+        committed=cursor_from_proto(message.committed),
+        sealed_step=message.sealed_step,
+        consumed_step=message.consumed_step,
+        acked_steps=tuple(message.acked_steps),
+        ended=message.ended,
+        epoch_samples=message.epoch_samples,
+    )
+
+
+def attempt_from_proto(message: run_pb2.Attempt) -> AttemptInfo:
+    """Read an attempt."""
+    return AttemptInfo(
+        number=message.number,
+        base=cursor_from_proto(message.base),
+        version=message.version,
+        world_size=message.world_size,
+        dp_world_size=message.dp_world_size,
+        batch=batch_spec_from_proto(message.batch),
+        holder=message.holder,
+        begin_time=_seconds(message.begin_time),
+        lease_expire_time=_seconds(message.lease_expire_time),
+    )
+
+
+def event_from_proto(message: run_service_pb2.RunEvent) -> RunEventInfo:
+    """Read an event."""
+    return RunEventInfo(
+        time=_seconds(message.time),
+        kind=message.kind,
+        attempt=message.attempt,
+        step=message.step,
+        detail=message.detail,
+    )
+
+
+def commit_from_proto(message: cursor_service_pb2.Commit) -> CommitInfo:
+    """Read a commit."""
+    return CommitInfo(
+        cursor=cursor_from_proto(message.cursor),
+        attempt=message.attempt,
+        checkpoint_uri=message.checkpoint_uri,
+        time=_seconds(message.time),
+    )
+
+
+def step_from_proto(message: cursor_service_pb2.DescribeStepResponse) -> StepDescription:
+    """Read a step's plan."""
+    return StepDescription(
+        step=message.step,
+        attempt=message.attempt,
+        begin=cursor_from_proto(message.begin),
+        end=cursor_from_proto(message.end),
+        plan_digest=message.plan_digest,
+        sync_weights=message.sync_weights,
+        last=message.last,
+        dp_world_size=message.dp_world_size,
+        micro_batches=tuple(
+            PlannedMicroBatch(
+                round=planned.round,
+                dp_rank=planned.dp_rank,
+                samples=tuple(
+                    PlannedSample(store=sample.store, row=sample.row, length=sample.length)
+                    for sample in planned.samples
+                ),
+            )
+            for planned in message.micro_batches
+        ),
+        token_efficiency=message.figures.token_efficiency,
+        rank_imbalance=message.figures.rank_imbalance,
+        round_inflation=message.figures.round_inflation,
+        target_count=message.target_count,
+        token_count=message.token_count,
+        sample_count=message.sample_count,
+    )
+
+
+def _seconds(timestamp: Timestamp) -> float:
+    return timestamp.seconds + timestamp.nanos / 1e9
