@@ -6,12 +6,15 @@ Every rank gets the same number of micro-batches, because ranks meet in each of 
 samples are too few, bins stay empty. Equal input gives equal output, to the last tie.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.cost import CostModel
-from dataserver.packing.placement import Items, Rule, place
+from dataserver.packing.levels import place_in_levels
+from dataserver.packing.placement import Bins, Items, Rule, place
 from dataserver.packing.rounds import Arrangement, Rounds, by_cost, even_out_ranks, in_bin_order, index_arrays
 from dataserver.run_spec import PackingPolicy
 
@@ -65,14 +68,27 @@ def _balanced(items: Items, baseline: Arrangement, capacity: int, dp_world_size:
     best = by_cost(baseline.bins, rounds=len(baseline.numbers), dp_world_size=dp_world_size)
     forced = _round_up(-(-sum(items.size) // capacity), step)
     for bins_allowed in sorted({forced, len(baseline.numbers) * dp_world_size}):
-        for rule, opened in ((Rule.CHEAPEST, min(bins_allowed, len(items.index))), (Rule.BEST_FIT, 0)):
-            bins = place(items, capacity=capacity, rule=rule, opened=opened)
-            if len(bins) > bins_allowed:
-                continue
-            found = by_cost(bins, rounds=bins_allowed // dp_world_size, dp_world_size=dp_world_size)
-            if found.duration <= baseline.duration and _merit(found) < _merit(best):
-                best = found
+        bins = _tightest(items, capacity, bins_allowed, dp_world_size)
+        if bins is None:
+            continue
+        found = by_cost(bins, rounds=bins_allowed // dp_world_size, dp_world_size=dp_world_size)
+        if found.duration <= baseline.duration and _merit(found) < _merit(best):
+            best = found
     return best
+
+
+def _tightest(items: Items, capacity: int, bins_allowed: int, dp_world_size: int) -> Bins | None:
+    """A placement into `bins_allowed` bins; the ways that even out costs better need more slack, so they go first."""
+    placements: tuple[Callable[[], Bins], ...] = (
+        lambda: place_in_levels(items, capacity=capacity, bins_allowed=bins_allowed, dp_world_size=dp_world_size),
+        lambda: place(items, capacity=capacity, rule=Rule.CHEAPEST, opened=min(bins_allowed, len(items.index))),
+        lambda: place(items, capacity=capacity, rule=Rule.BEST_FIT, opened=0),
+    )
+    for placement in placements:
+        bins = placement()
+        if len(bins) <= bins_allowed:
+            return bins
+    return None
 
 
 def _merit(arrangement: Arrangement) -> tuple[int, int]:

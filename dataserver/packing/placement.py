@@ -51,6 +51,13 @@ class Bins:
         self.members.append([])
         return number
 
+    def extend(self, others: "Bins") -> None:
+        """Take over the bins of `others`, numbered on."""
+        self.number.extend(range(len(self), len(self) + len(others)))
+        self.room.extend(others.room)
+        self.cost.extend(others.cost)
+        self.members.extend(others.members)
+
 
 def place(items: Items, *, capacity: int, rule: Rule, opened: int) -> Bins:
     """Place all items (at least one, none above `capacity`).
