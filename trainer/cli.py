@@ -1,0 +1,103 @@
+"""The command line.
+
+    torchrun --nproc-per-node 2 -m trainer CONFIG.toml --data-endpoint HOST:PORT[,HOST:PORT...]
+             [--resume auto|none|PATH] [--take-over] [--section.field=value ...]
+    trainer export CHECKPOINT OUT
+
+Without torchrun, `trainer CONFIG.toml ...` is a job of one rank. A rank that fails says so in one
+line, naming itself and the cause, keeps the trace in `trainer-rank-N.log` beside the checkpoints,
+and exits with code 1; torchrun then ends the others.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from dataserver.errors import DataServerError
+from trainer.checkpoint import Resume
+from trainer.config import TrainerConfig, load_config
+from trainer.errors import TrainerError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, or export; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if words[:1] == ["export"]:
+        return _export(words[1:])
+    return _train(words)
+
+
+def _export(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="trainer export", description="Write a checkpoint's model for Hugging Face.")
+    parser.add_argument("checkpoint", type=Path, help="directory of a checkpoint")
+    parser.add_argument("out", type=Path, help="directory to write, new or empty")
+    options = parser.parse_args(words)
+    from trainer.export import export_checkpoint  # noqa: PLC0415 - imports torch
+
+    try:
+        export_checkpoint(options.checkpoint, options.out)
+    except (TrainerError, DataServerError) as error:
+        print(f"trainer export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _train(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="trainer",
+        description="Train a causal model on what a data server streams. `trainer export CHECKPOINT OUT` exports one.",
+        epilog="Any field of the configuration can be set: --optim.lr=1e-4 --run.batch.max_steps=100",
+        allow_abbrev=False,
+    )
+    parser.add_argument("config", type=Path, help="configuration, a TOML file")
+    parser.add_argument("--data-endpoint", required=True, metavar="HOST:PORT[,HOST:PORT...]", help="data servers")
+    parser.add_argument("--resume", default="auto", type=_resume, metavar="auto|none|PATH", help="which checkpoint")
+    parser.add_argument("--take-over", action="store_true", help="displace an attempt of this run that is alive")
+    options, rest = parser.parse_known_args(words)
+    overrides = [word.removeprefix("--") for word in rest]
+    if foreign := [word for word in rest if not word.startswith("--") or "." not in word.partition("=")[0]]:
+        parser.error(f"unknown: {' '.join(foreign)}; a field is set by --section.field=value")
+    rank = os.environ.get("RANK", "0")
+    try:
+        config = load_config(options.config, overrides)
+    except DataServerError as error:
+        print(f"trainer: rank {rank}: {error}", file=sys.stderr)
+        return 1
+    return _run(config, rank, options)
+
+
+def _run(config: TrainerConfig, rank: str, options: argparse.Namespace) -> int:
+    from trainer.job import run_job  # noqa: PLC0415 - imports torch
+
+    try:
+        run_job(config, options.data_endpoint, os.environ, resume=options.resume, take_over=options.take_over)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last place that can name rank and cause
+        _fail(config, rank, error)
+    return 0
+
+
+def _fail(config: TrainerConfig, rank: str, error: BaseException) -> NoReturn:
+    """Say what failed and end at once: a collective's threads must not keep a failed rank alive."""
+    trace = config.checkpoint.dir / f"trainer-rank-{rank}.log"
+    cause = " ".join(str(error).split()) or "no message"
+    try:
+        config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(trace)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger("trainer").addHandler(handler)
+        logging.getLogger("trainer").propagate = False
+        logging.getLogger("trainer").error("rank %s failed", rank, exc_info=error)
+    except OSError as unwritable:
+        trace = Path(f"(no trace: {unwritable})")
+    print(f"trainer: rank {rank}: {type(error).__name__}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(1)
+
+
+def _resume(word: str) -> Resume:
+    return word if word in ("auto", "none") else Path(word)  # type: ignore[return-value]

@@ -1,0 +1,191 @@
+"""Where steps come from: a data server, or memory.
+
+    Feed.create_run -> RunIdentity      rank 0
+    Feed.begin      -> attempt          rank 0, told to the others
+    Feed.open       -> StepSource       every rank; yields Steps, takes acks
+    Feed.commit                         rank 0, after a checkpoint
+
+The training loop knows these protocols only. `ServerFeed` is the data server; tests and
+benchmarks play back recorded steps.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dataserver.client import DataClient, RunInfo, StepStream
+from dataserver.cursor import Cursor
+from dataserver.errors import InvalidConfigError, UnavailableError, WaitExpiredError
+from dataserver.wire.micro_batch import MicroBatch
+from trainer.checkpoint import Lineage
+from trainer.config import DataConfig, RunConfig
+
+# A commit that cannot be delivered is harmless, so a rank does not keep the others waiting for it.
+COMMIT_PATIENCE_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Step(Protocol):
+    """One optimizer step, as one rank sees it; iterating yields its micro-batches in round order, once."""
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        """Yield the micro-batches of this rank, `rounds` of them."""
+
+    @property
+    def number(self) -> int:
+        """The step, from 1."""
+
+    @property
+    def rounds(self) -> int:
+        """Micro-batches of each rank."""
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor that belongs to the weights after this step."""
+
+    @property
+    def plan_digest(self) -> str:
+        """Digest of the plan over all ranks."""
+
+    @property
+    def sync_weights(self) -> bool:
+        """Whether weights move to the engines after this step."""
+
+    @property
+    def last(self) -> bool:
+        """Whether the run ends with this step."""
+
+    @property
+    def target_count(self) -> int:
+        """Targets over all ranks: the denominator of the loss."""
+
+    @property
+    def token_count(self) -> int:
+        """Tokens over all ranks, without padding."""
+
+    @property
+    def sample_count(self) -> int:
+        """Samples over all ranks."""
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds for which this rank waited for the step's data, so far."""
+
+
+class StepSource(Protocol):
+    """The steps of one rank, in order."""
+
+    def __iter__(self) -> Iterator[Step]:
+        """Yield steps until the run ends."""
+
+    def ack(self, step: Any) -> None:  # noqa: ANN401 - takes what it yielded itself
+        """Say that the optimizer step is done on this rank. Does not wait."""
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+
+
+class Feed(Protocol):
+    """What a trainer asks of whoever owns the order and the cursor."""
+
+    def create_run(self, vocab_size: int) -> Lineage:
+        """Create the run, or find it, and say which checkpoints belong to it."""
+
+    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
+        """Begin an attempt, from a checkpoint's cursor or (None) from the beginning. Returns its number."""
+
+    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> StepSource:
+        """Open this rank's stream."""
+
+    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
+        """Say that a checkpoint is complete. A commit that does not arrive is logged and made up for by the next."""
+
+    def close(self) -> None:
+        """Let go. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """How a data server is reached. `addresses`: `HOST:PORT[,HOST:PORT...]`."""
+
+    addresses: str
+    config: DataConfig
+
+    def connect(self, patience_s: float) -> DataClient:
+        """A client, which connects at its first call. Reads the token; raises `InvalidConfigError`."""
+        return DataClient(self.addresses, token=self._token(), ca=self.config.ca_file, patience_s=patience_s)
+
+    def _token(self) -> str | None:
+        path = self.config.token_file
+        try:
+            return None if path is None else path.read_text().strip()
+        except OSError as error:
+            raise InvalidConfigError(f"data.token_file: {error}") from error
+
+
+class ServerFeed:
+    """The data server as a feed of one run."""
+
+    def __init__(self, endpoint: Endpoint, run: RunConfig) -> None:
+        self._run = run
+        self._config = endpoint.config
+        self._client = endpoint.connect(self._config.patience_s)
+        self._committer = endpoint.connect(COMMIT_PATIENCE_S)
+
+    def create_run(self, vocab_size: int) -> Lineage:
+        """Create or find the run; raises `RunConflictError` when its order is another."""
+        run = self._client.create_run(self._run.name, self._run.spec(vocab_size))
+        attempt, base_step = self._last_base(run)
+        return Lineage(
+            run=run.name,
+            run_uid=run.uid,
+            order_fingerprint=run.order_fingerprint,
+            attempt=attempt,
+            base_step=base_step,
+        )
+
+    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
+        """Begin an attempt, waiting a while for one that is alive to end."""
+        return self._client.begin_attempt(
+            self._run.name,
+            resume=resume is not None,
+            cursor=resume,
+            world_size=world_size,
+            dp_world_size=dp_world_size,
+            batch=self._run.batch,
+            holder=holder,
+            take_over=take_over,
+            wait_alive_s=self._config.wait_alive_s,
+        ).number
+
+    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> StepStream:
+        """Open this rank's stream."""
+        return self._client.stream(
+            self._run.name,
+            attempt,
+            world_rank=world_rank,
+            dp_rank=dp_rank,
+            next_step=next_step,
+            credits=self._config.credits,
+        )
+
+    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
+        """Tell the ledger, unless the server is away."""
+        try:
+            self._committer.commit_cursor(self._run.name, attempt, cursor, uri)
+        except (UnavailableError, WaitExpiredError) as error:
+            log.warning("the commit of step %d did not arrive and the next will do: %s", cursor.step, error)
+
+    def close(self) -> None:
+        """Close streams and connections."""
+        self._client.close()
+        self._committer.close()
+
+    def _last_base(self, run: RunInfo) -> tuple[int, int]:
+        """Attempt number and step at which the run was last begun or rewound."""
+        if run.attempt is not None:
+            return run.attempt.number, run.attempt.base.step
+        rewinds = [event for event in self._client.list_run_events(run.name) if event.kind == "rewound"]
+        return (rewinds[-1].attempt, rewinds[-1].step) if rewinds else (0, 0)

@@ -1,0 +1,67 @@
+"""A checkpoint as a Hugging Face directory: config.json, safetensors, and the tokenizer if there was one.
+
+The weights are written in the type of the computation (bf16 for a run that trained in bf16),
+by one process that needs no other ranks and no GPU.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from trainer.checkpoint import read_checkpoint
+from trainer.config import ModelConfig, Precision, parse_config
+from trainer.errors import CheckpointError
+from trainer.model import build_model, model_config
+
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+"""What goes with a model beside its weights, by the names that Hugging Face gives."""
+
+
+def export_checkpoint(checkpoint: Path, out: Path) -> None:
+    """Write the model of `checkpoint` to the directory `out`, which must be new or empty.
+
+    Raises `CheckpointError`.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CheckpointError(f"{out} exists and is not an empty directory: export into a new one")
+    record = read_checkpoint(checkpoint).record
+    config = parse_config(record.config, str(checkpoint)).model
+    model = build_model(config, model_config(config))
+    state = {"model": model.state_dict()}
+    try:
+        load(state, checkpoint_id=checkpoint, no_dist=True)
+    except (OSError, CheckpointException) as error:
+        raise CheckpointError(f"cannot read the checkpoint {checkpoint}: {error}") from error
+    model.load_state_dict(state["model"])
+    nn.Module.to(model, torch.bfloat16 if config.dtype is Precision.BF16 else torch.float32)
+    temporary = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    model.save_pretrained(temporary)
+    _copy_tokenizer(config, temporary)
+    if out.exists():
+        out.rmdir()
+    temporary.rename(out)
+
+
+def _copy_tokenizer(config: ModelConfig, out: Path) -> None:
+    source = None if config.path is None else Path(config.path)
+    if source is None or not source.is_dir():
+        return
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, out / name)

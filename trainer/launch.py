@@ -1,0 +1,91 @@
+"""Which rank this process is, and who launched it.
+
+The only place that reads the environment: torchrun hands over ranks in variables. Without
+torchrun the process is a world of one.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from dataserver.errors import InvalidConfigError
+from trainer.config import DeviceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """This process among all ranks. `holder` names the launcher instance."""
+
+    rank: int
+    size: int
+    local_rank: int
+    device: torch.device
+    holder: str
+    under_torchrun: bool
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks for all."""
+        return self.rank == 0
+
+
+def join_world(device: DeviceKind, environment: Mapping[str, str]) -> World:
+    """Read torchrun's variables; raises `InvalidConfigError` when `device` is not there."""
+    under_torchrun = "RANK" in environment and "WORLD_SIZE" in environment
+    local_rank = int(environment.get("LOCAL_RANK", "0")) if under_torchrun else 0
+    return World(
+        rank=int(environment["RANK"]) if under_torchrun else 0,
+        size=int(environment["WORLD_SIZE"]) if under_torchrun else 1,
+        local_rank=local_rank,
+        device=_device(device, local_rank),
+        holder=launcher_instance(os.getppid() if under_torchrun else os.getpid()),
+        under_torchrun=under_torchrun,
+    )
+
+
+def start_collectives(world: World, timeout_s: float) -> None:
+    """Form the process group: gloo for the CPU, and NCCL beside it for GPUs.
+
+    A rank that waits longer than `timeout_s` in a collective fails.
+    """
+    if world.device.type == "cuda":
+        torch.cuda.set_device(world.device)
+    backend = "cpu:gloo,cuda:nccl" if world.device.type == "cuda" else "gloo"
+    timeout = timedelta(seconds=timeout_s)
+    if world.under_torchrun:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        dist.init_process_group(backend, timeout=timeout, store=HashStore(), rank=0, world_size=1)
+
+
+def launcher_instance(pid: int) -> str:
+    """Name of process `pid` that no other process on any host ever shares: host, pid, start time.
+
+    torchrun restarts its ranks and stays itself, so an attempt that it begins again has the
+    same holder; a second torchrun has another. Start time is in clock ticks since boot
+    (proc(5), field 22), counted behind the command's closing parenthesis.
+    """
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    start_ticks = stat.rpartition(")")[2].split()[19]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    return f"{socket.gethostname()}/{boot}/{pid}/{start_ticks}"
+
+
+def _device(kind: DeviceKind, local_rank: int) -> torch.device:
+    if kind is DeviceKind.AUTO:
+        kind = DeviceKind.CUDA if torch.cuda.is_available() else DeviceKind.CPU
+    if kind is DeviceKind.CPU:
+        return torch.device("cpu")
+    if local_rank >= torch.cuda.device_count():
+        raise InvalidConfigError(
+            f"parallel.device = 'cuda', but local rank {local_rank} has no device: "
+            f"this host shows {torch.cuda.device_count()}"
+        )
+    return torch.device("cuda", local_rank)

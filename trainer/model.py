@@ -1,0 +1,156 @@
+"""Hugging Face causal models on packed micro-batches.
+
+    MicroBatch (numpy)  ->  Packed (tensors)  ->  model  ->  logits of targets  ->  loss
+
+A model is first built without storage (`empty_model`), then sharded, then given its weights
+(`parallel.load_weights`, or a checkpoint), so that no rank but the first ever holds it whole.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import ValueType
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from dataserver.wire.micro_batch import NO_TARGET, MicroBatch
+from trainer.attention import register_packed_attention
+from trainer.config import Attention, ModelConfig
+from trainer.errors import ModelError
+from trainer.loss import target_loss_sum
+
+WEIGHT_FILES: Final = ("*.safetensors", "*.bin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A micro-batch as a model wants it; m positions, of which t predict a target.
+
+    `input_ids`, `positions`: int64[1, m], positions beginning at 0 in every sample.
+    `bounds`: int32[n + 1], where samples begin, and m. `longest`: the longest of them.
+    `predictors`: int64[t], which positions predict; `labels`: int64[t], what they should.
+    """
+
+    input_ids: Tensor
+    positions: Tensor
+    bounds: Tensor
+    longest: int
+    predictors: Tensor
+    labels: Tensor
+
+
+def model_config(config: ModelConfig) -> PretrainedConfig:
+    """The Hugging Face configuration, checked for what packing cannot do; raises `ModelError`."""
+    try:
+        if config.path is not None:
+            hf_config = AutoConfig.from_pretrained(config.path)
+        else:
+            fields: dict[str, Any] = dict(config.config or {})
+            hf_config = AutoConfig.for_model(fields.pop("model_type"), **fields)
+    except (ValueError, OSError) as error:
+        raise ModelError(f"model {config.path or config.config}: {error}") from error
+    if getattr(hf_config, "attention_dropout", 0.0):
+        raise ModelError(
+            f"attention_dropout = {hf_config.attention_dropout}: a resume could not repeat it; set it to 0"
+        )
+    sliding = "sliding_attention" in (getattr(hf_config, "layer_types", None) or ())
+    if sliding and config.attention is Attention.PACKED:
+        raise ModelError(
+            "the model has sliding-window layers, which model.attention = 'packed' lacks: "
+            f"use {Attention.SDPA.value!r} or {Attention.FLASH.value!r}"
+        )
+    checked: PretrainedConfig = hf_config
+    return checked
+
+
+def build_model(config: ModelConfig, hf_config: PretrainedConfig) -> PreTrainedModel:
+    """The model in float32 with random weights, set up as configured."""
+    register_packed_attention()
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(
+        hf_config, dtype=torch.float32, attn_implementation=config.attention.value
+    )
+    if config.activation_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.train()
+    return model
+
+
+def empty_model(config: ModelConfig, hf_config: PretrainedConfig) -> PreTrainedModel:
+    """The model in float32 on the meta device: shapes, and no storage."""
+    with torch.device("meta"):
+        return build_model(config, hf_config)
+
+
+def full_weights(config: ModelConfig, hf_config: PretrainedConfig) -> dict[str, ValueType]:
+    """All weights in float32 on the CPU, read from `path` or drawn from `seed`."""
+    if config.path is not None and _has_weights(config.path):
+        model: nn.Module = AutoModelForCausalLM.from_pretrained(config.path, dtype=torch.float32)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            model = build_model(config, hf_config)
+    return dict(model.state_dict())
+
+
+def pack(batch: MicroBatch, device: torch.device) -> Packed:
+    """Move a micro-batch to the device.
+
+    One without samples becomes a single token that predicts nothing: every rank has to take
+    part in every collective, and its gradient is exactly 0.
+    """
+    if not len(batch.lengths):
+        return _nothing(device)
+    labels = batch.labels
+    predictors = np.flatnonzero(labels != NO_TARGET)
+    if not len(predictors):
+        predictors = np.zeros(1, dtype=np.int64)
+    return Packed(
+        input_ids=torch.from_numpy(batch.tokens.astype(np.int64)).to(device, non_blocking=True).unsqueeze(0),
+        positions=torch.from_numpy(batch.positions).to(device, non_blocking=True).unsqueeze(0),
+        bounds=torch.from_numpy(batch.cu_seqlens).to(device, non_blocking=True),
+        longest=int(batch.footprints.max()),
+        predictors=torch.from_numpy(predictors).to(device, non_blocking=True),
+        labels=torch.from_numpy(labels[predictors]).to(device, non_blocking=True),
+    )
+
+
+def predictor_logits(model: PreTrainedModel, packed: Packed) -> Tensor:
+    """Logits [t, vocabulary] of the positions that predict a target, and of no others."""
+    output = model(
+        input_ids=packed.input_ids,
+        position_ids=packed.positions,
+        use_cache=False,
+        logits_to_keep=packed.predictors,
+        cu_seq_lens_q=packed.bounds,
+        cu_seq_lens_k=packed.bounds,
+        max_length_q=packed.longest,
+        max_length_k=packed.longest,
+    )
+    logits: Tensor = output.logits
+    return logits.squeeze(0)
+
+
+def micro_batch_loss_sum(model: PreTrainedModel, packed: Packed) -> Tensor:
+    """Sum of the micro-batch's cross entropies, a float32 scalar that backward starts from."""
+    return target_loss_sum(predictor_logits(model, packed), packed.labels)
+
+
+def _has_weights(path: str) -> bool:
+    """A name that is no directory is the hub's, which holds weights."""
+    directory = Path(path)
+    return not directory.is_dir() or any(file for pattern in WEIGHT_FILES for file in directory.glob(pattern))
+
+
+def _nothing(device: torch.device) -> Packed:
+    zero = torch.zeros(1, dtype=torch.int64, device=device)
+    return Packed(
+        input_ids=zero.unsqueeze(0),
+        positions=zero.unsqueeze(0),
+        bounds=torch.tensor([0, 1], dtype=torch.int32, device=device),
+        longest=1,
+        predictors=zero,
+        labels=torch.full((1,), NO_TARGET, dtype=torch.int64, device=device),
+    )

@@ -1,0 +1,70 @@
+"""Weights and optimizer state of all ranks, to and from one directory.
+
+Written sharded, by every rank its own part, and read at any number of ranks
+(torch.distributed.checkpoint). AdamW's state and the weights are all there is: learning rate and
+data position are functions of the step and the cursor, and nothing draws random numbers.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.optim import Optimizer
+
+from trainer.checkpoint import Checkpoints, Record
+from trainer.errors import CheckpointError
+from trainer.launch import World
+from trainer.parallel import sum_over_ranks
+
+
+def save_checkpoint(
+    checkpoints: Checkpoints, record: Record, model: nn.Module, optimizer: Optimizer, world: World
+) -> Path | None:
+    """Write a checkpoint with all ranks; rank 0 gets its path once it is complete.
+
+    Raises `CheckpointError`; checkpoints that were complete before stay as they were.
+    """
+    temporary = checkpoints.directory / f".{record.name}.tmp"
+    try:
+        if world.is_first:
+            checkpoints.begin(record)
+        dist.barrier()
+        _check_shared(temporary, world)
+        # Every rank flushes the files that it writes; a fault on any rank is raised on all.
+        save(_state(model, optimizer), checkpoint_id=temporary)
+        return checkpoints.commit(temporary, record) if world.is_first else None
+    except (OSError, CheckpointException) as error:
+        raise CheckpointError(
+            f"cannot write the checkpoint of step {record.step} under {checkpoints.directory}: {error}; "
+            "earlier checkpoints are untouched"
+        ) from error
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
+    """Give model and optimizer the state of a checkpoint, whatever number of ranks wrote it."""
+    state = _state(model, optimizer)
+    try:
+        load(state, checkpoint_id=path)
+    except (OSError, CheckpointException) as error:
+        raise CheckpointError(f"cannot read the checkpoint {path}: {error}") from error
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+
+def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    weights, moments = get_state_dict(model, optimizer)
+    return {"model": weights, "optimizer": moments}
+
+
+def _check_shared(temporary: Path, world: World) -> None:
+    """Raise `CheckpointError` when a rank writes elsewhere than rank 0."""
+    seeing = sum_over_ranks([float(temporary.is_dir())])[0]
+    if seeing < world.size:
+        raise CheckpointError(
+            f"only {seeing:.0f} of {world.size} ranks see {temporary}: "
+            "checkpoint.dir must lie on a filesystem that all nodes share"
+        )

@@ -1,0 +1,250 @@
+"""The training loop.
+
+    choose a checkpoint -> build the model -> begin an attempt -> open a stream per rank
+    for each step: all ranks agree -> rounds of forward, backward -> clip, update -> ack -> figures -> checkpoint
+
+A step's gradient is the sum over all ranks and rounds of each micro-batch's share of one mean
+loss, so it does not depend on how the step was packed or on the number of ranks.
+"""
+
+import logging
+import math
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.optim import AdamW
+from transformers import PreTrainedModel
+
+from trainer.agreement import agreed, told_by_first
+from trainer.checkpoint import Checkpoint, Checkpoints, Record, Resume
+from trainer.config import TrainerConfig
+from trainer.data import Feed, Step, StepSource
+from trainer.errors import NonFiniteError
+from trainer.export import export_checkpoint
+from trainer.launch import World
+from trainer.loss import loss_share
+from trainer.metrics import Metrics, StepFigures, open_metrics
+from trainer.model import empty_model, full_weights, micro_batch_loss_sum, model_config, pack
+from trainer.optim import build_optimizer, learning_rate, set_learning_rate
+from trainer.parallel import (
+    clip_gradients,
+    load_weights,
+    max_over_ranks,
+    reduce_gradients,
+    shard,
+    sum_over_ranks,
+)
+from trainer.state import load_checkpoint, save_checkpoint
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where all ranks start from, as rank 0 chose: a checkpoint, or (None) random or given weights."""
+
+    run_uid: str
+    checkpoint: Checkpoint | None
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps in the weights."""
+        return 0 if self.checkpoint is None else self.checkpoint.record.step
+
+
+def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "auto", take_over: bool = False) -> None:
+    """Train until the run ends. Every rank calls this; the process group stands already."""
+    checkpoints = Checkpoints(
+        config.checkpoint.dir, keep_last=config.checkpoint.keep_last, keep_every=config.checkpoint.keep_every
+    )
+    start = told_by_first(world, lambda: _choose(config, feed, checkpoints, resume))
+    model, optimizer = build(config, world, start.checkpoint)
+    # The attempt begins when the model stands, so that its lease is not spent on loading weights.
+    attempt = told_by_first(world, lambda: _begin(config, world, feed, checkpoints, start, take_over=take_over))
+    stream = feed.open(attempt=attempt, world_rank=world.rank, dp_rank=world.rank, next_step=start.step + 1)
+    job = Job(
+        config=config,
+        world=world,
+        feed=feed,
+        checkpoints=checkpoints,
+        model=model,
+        optimizer=optimizer,
+        run_uid=start.run_uid,
+        attempt=attempt,
+    )
+    try:
+        with _metrics(config, world) as metrics:
+            newest = job.run(stream, metrics)
+    finally:
+        stream.close()
+    if newest is None and start.checkpoint is not None:
+        newest = start.checkpoint.path
+    if world.is_first and newest is not None and config.checkpoint.export_dir is not None:
+        export_checkpoint(newest, config.checkpoint.export_dir)
+
+
+def build(config: TrainerConfig, world: World, checkpoint: Checkpoint | None) -> tuple[PreTrainedModel, AdamW]:
+    """The sharded model and its optimizer, in the state of `checkpoint`, or in that before the first step."""
+    hf_config = model_config(config.model)
+    model = empty_model(config.model, hf_config)
+    shard(model, world, dtype=config.model.dtype, replicas=config.parallel.replicas)
+    optimizer = build_optimizer(model, config.optim)
+    if checkpoint is not None:
+        load_checkpoint(checkpoint.path, model, optimizer)
+    else:
+        load_weights(model, full_weights(config.model, hf_config) if world.is_first else {}, world)
+    return model, optimizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One attempt at training, on one rank."""
+
+    config: TrainerConfig
+    world: World
+    feed: Feed
+    checkpoints: Checkpoints
+    model: PreTrainedModel
+    optimizer: AdamW
+    run_uid: str
+    attempt: int
+
+    def run(self, stream: StepSource, metrics: Metrics) -> Path | None:
+        """Take every step; returns the checkpoint that was written last, on rank 0."""
+        newest, begin = None, time.monotonic()
+        for step in agreed(stream, self.world):
+            lr = learning_rate(self.config.optim, step.number, self.config.schedule_steps)
+            local = self.forward_backward(step)
+            grad_norm = self.update(step, lr)
+            stream.ack(step)
+            end = time.monotonic()
+            metrics.write(self.figures(step, local, lr=lr, grad_norm=grad_norm, step_s=end - begin))
+            begin = end
+            if self.is_save_due(step):
+                newest = self.save(step)
+        return newest
+
+    def forward_backward(self, step: Step) -> "LocalSums":
+        """Leave the gradient of the step's mean loss, summed over all ranks, in the weights."""
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.world.device)
+        empty = padding = 0
+        for batch in step:
+            is_last_round = batch.round == step.rounds - 1
+            reduce_gradients(self.model, now=is_last_round or self.config.parallel.reduce_every_round)
+            batch_loss = micro_batch_loss_sum(self.model, pack(batch, self.world.device))
+            loss_share(batch_loss, step.target_count).backward()
+            loss_sum += batch_loss.detach()
+            empty += not len(batch.lengths)
+            padding += len(batch.tokens) - int(batch.lengths.sum())
+        return LocalSums(loss=float(loss_sum), empty=empty, padding=padding, wait_s=step.wait_s)
+
+    def update(self, step: Step, lr: float) -> float:
+        """Take the optimizer step; returns the gradient's norm. Raises `NonFiniteError` before any weight changes."""
+        grad_norm = clip_gradients(self.model, self.config.optim.clip_norm)
+        if not math.isfinite(grad_norm):
+            raise NonFiniteError(
+                f"step {step.number}: the gradient's norm is {grad_norm}; the weights were not changed. "
+                "Resume from a checkpoint with a lower optim.lr, or look at the step's samples"
+            )
+        set_learning_rate(self.optimizer, lr)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return grad_norm
+
+    def figures(self, step: Step, local: "LocalSums", *, lr: float, grad_norm: float, step_s: float) -> StepFigures:
+        """Gather the step's figures from all ranks."""
+        loss, empty, padding = sum_over_ranks([local.loss, local.empty, local.padding])
+        return StepFigures(
+            attempt=self.attempt,
+            step=step.number,
+            epoch=step.end.epoch,
+            loss=loss / max(1, step.target_count),
+            lr=lr,
+            grad_norm=grad_norm,
+            step_s=step_s,
+            data_wait_s=max_over_ranks(local.wait_s),
+            tokens_per_s=step.token_count / step_s,
+            tokens=step.token_count,
+            targets=step.target_count,
+            samples=step.sample_count,
+            rounds=step.rounds,
+            empty_micro_batches=int(empty),
+            padding=int(padding),
+            sync_weights=step.sync_weights,
+        )
+
+    def is_save_due(self, step: Step) -> bool:
+        """Whether a checkpoint follows this step."""
+        every = self.config.checkpoint.every_steps
+        return step.last or (every is not None and step.number % every == 0)
+
+    def save(self, step: Step) -> Path | None:
+        """Write a checkpoint with all ranks, and tell the ledger; returns its path on rank 0."""
+        record = Record(
+            run=self.config.run.name,
+            run_uid=self.run_uid,
+            attempt=self.attempt,
+            world_size=self.world.size,
+            cursor=step.end,
+            config=self.config.model_dump(mode="json"),
+        )
+        path = save_checkpoint(self.checkpoints, record, self.model, self.optimizer, self.world)
+        if path is not None:
+            self.feed.commit(attempt=self.attempt, cursor=step.end, uri=path.absolute().as_uri())
+            self.checkpoints.prune(self.run_uid)
+        return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSums:
+    """What one rank adds to a step's figures."""
+
+    loss: float
+    empty: int
+    padding: int
+    wait_s: float
+
+
+def _metrics(config: TrainerConfig, world: World) -> Metrics:
+    if not world.is_first:
+        return Metrics([])
+    return open_metrics(
+        config.metrics,
+        run=config.run.name,
+        last_step=config.run.batch.max_steps,
+        resolved=config.model_dump(mode="json"),
+    )
+
+
+def _choose(config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume) -> Start:
+    lineage = feed.create_run(model_config(config.model).vocab_size)
+    checkpoint = checkpoints.choose(resume, lineage)
+    log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
+    return Start(run_uid=lineage.run_uid, checkpoint=checkpoint)
+
+
+def _begin(
+    config: TrainerConfig, world: World, feed: Feed, checkpoints: Checkpoints, start: Start, *, take_over: bool
+) -> int:
+    attempt = feed.begin(
+        resume=None if start.checkpoint is None else start.checkpoint.record.cursor,
+        world_size=world.size,
+        dp_world_size=world.size,
+        holder=world.holder,
+        take_over=take_over,
+    )
+    checkpoints.sweep(attempt)
+    store_config(config, attempt)
+    return attempt
+
+
+def store_config(config: TrainerConfig, attempt: int) -> None:
+    """Print the resolved configuration, and keep it beside the checkpoints."""
+    text = config.model_dump_json(indent=2)
+    sys.stdout.write(f"attempt {attempt}, configuration:\n{text}\n")
+    sys.stdout.flush()
+    config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
+    (config.checkpoint.dir / f"config-attempt-{attempt}.json").write_text(text + "\n")
