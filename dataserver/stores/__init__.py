@@ -1,1 +1,29 @@
-"""."""
+"""Stores: files of pretokenized rows, admitted whole or refused.
+
+    open_store(path) ──discovery──> files ──admission──> manifest and index ──> Store ──view(max_length)──> StoreView
+
+A store is served with exactly the rows it holds, or refused with an error that names the row.
+`open_store` is also the library form:
+
+    store = open_store("chats/")
+    len(store), store.fingerprint, store[0].input_ids
+"""
+
+from dataserver.stores.discovery import IgnoredPath
+from dataserver.stores.manifest import LengthBucket, Shard
+from dataserver.stores.opening import open_store
+from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.store import Row, Store
+from dataserver.stores.view import StoreView
+
+__all__ = [
+    "Column",
+    "IgnoredPath",
+    "LengthBucket",
+    "LossMask",
+    "Row",
+    "Shard",
+    "Store",
+    "StoreView",
+    "open_store",
+]

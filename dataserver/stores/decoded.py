@@ -1,0 +1,125 @@
+"""Rows of shards that must be decoded first: Parquet, and Arrow that is compressed.
+
+    rows ──grouped by block──> decode once (or cache) ──> slices
+
+A decoded block is kept in the width of the wire with one byte a mask value, a third to a ninth
+of what Arrow would hold.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import StoreDamagedError, StoreRefusedError
+from dataserver.stores.block_cache import BlockCache, DecodedBlock
+from dataserver.stores.manifest import Manifest
+from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
+from dataserver.stores.slices import copy_slices, fill_ones
+from dataserver.stores.tables import Blocks
+
+if TYPE_CHECKING:
+    from dataserver.stores.ragged import Ragged
+
+
+class DecodedReader:
+    """Reads one shard through decoded blocks; see `slices.ShardReader`.
+
+    `lengths`: int32, tokens of each row of the shard, from the index.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: Path,
+        number: int,
+        manifest: Manifest,
+        blocks: Blocks,
+        lengths: NDArray[np.int32],
+        cache: BlockCache,
+    ) -> None:
+        self._path = path
+        self._number = number
+        self._manifest = manifest
+        self._name = manifest.shards[number].path
+        self._blocks = blocks
+        self._lengths = lengths
+        self._cache = cache
+
+    def copy(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        tokens: NDArray[Any] | None,
+        mask: NDArray[np.uint8] | None,
+    ) -> None:
+        """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
+        blocks = self._blocks.of(rows)
+        for block in np.unique(blocks).tolist():
+            of_block = np.flatnonzero(blocks == block)
+            decoded = self._cache.get((self._number, block), partial(self._decode, block))
+            begins = decoded.starts[rows[of_block] - self._blocks.row_begins[block]]
+            if tokens is not None:
+                copy_slices(decoded.tokens, begins, lengths[of_block], starts[of_block], tokens)
+            if mask is None:
+                continue
+            if decoded.mask is None:
+                fill_ones(lengths[of_block], starts[of_block], mask)
+            else:
+                copy_slices(decoded.mask, begins, lengths[of_block], starts[of_block], mask)
+
+    def _decode(self, block: int) -> DecodedBlock:
+        begin, end = self._blocks.row_begins[block : block + 2].tolist()
+        starts = np.zeros(end - begin + 1, dtype=np.int64)
+        np.cumsum(self._lengths[begin:end], out=starts[1:])
+        tokens = np.empty(int(starts[-1]), dtype=f"u{self._manifest.token_bytes}")
+        mask = np.empty(len(tokens), dtype=np.uint8) if self._manifest.loss_mask is LossMask.COLUMN else None
+        row = 0
+        try:
+            for input_ids, loss_mask in self._columns(block):
+                row_end = row + len(input_ids)
+                if not np.array_equal(input_ids.lengths, np.diff(starts[row : row_end + 1])):
+                    raise self._damage(block, f"rows {row} to {row_end} have other lengths than those admitted")
+                span = slice(*starts[[row, row_end]].tolist())
+                self._fill(block, input_ids, tokens[span], self._manifest.max_token)
+                if mask is not None and loss_mask is not None:
+                    self._fill(block, loss_mask, mask[span], 1)
+                row = row_end
+        except StoreRefusedError as error:
+            raise StoreDamagedError(f"{error.message} It was whole when it was admitted.", **error.details) from error
+        if row != end - begin:
+            raise self._damage(block, f"it has {row} rows where {end - begin} were admitted")
+        return DecodedBlock(tokens=tokens, mask=mask, starts=starts)
+
+    def _columns(self, block: int) -> Iterator[tuple["Ragged", "Ragged | None"]]:
+        """Tokens and masks of a block, piece by piece."""
+        # Imported here: stores that are mapped are served without pyarrow.
+        from dataserver.stores.formats import open_shard_file  # noqa: PLC0415
+        from dataserver.stores.ragged import ragged  # noqa: PLC0415
+
+        file = open_shard_file(self._manifest.format, self._path, self._name)
+        names = [INPUT_IDS] if self._manifest.loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
+        begin, end = int(self._blocks.field("begin")[block]), int(self._blocks.field("end")[block])
+        for batch in file.read_block(block, begin, end, names):
+            columns = [ragged(batch.column(name), shard=self._name, column=name) for name in names]
+            yield columns[0], columns[1] if len(columns) > 1 else None
+
+    def _fill(self, block: int, column: "Ragged", out: NDArray[Any], highest: int) -> None:
+        """Copy a column's values; what admission cannot have seen would wrap around in `out`."""
+        values, nulls = column.flat()
+        if len(values) != len(out) or nulls is not None:
+            raise self._damage(block, "its lists differ from those admitted")
+        if len(values) and not (values.min() >= 0 and values.max() <= highest):
+            raise self._damage(block, f"it has a value outside of 0..{highest}, which were admitted")
+        out[:] = values
+
+    def _damage(self, block: int, problem: str) -> StoreDamagedError:
+        return StoreDamagedError(
+            f"Shard '{self._name}', block {block}: {problem}. Its bytes changed after it was admitted.",
+            shard=self._name,
+            block=block,
+        )

@@ -1,0 +1,38 @@
+"""What admission and reading ask of a file format.
+
+A shard is a sequence of *blocks*: the units that a format can read by themselves (an Arrow
+record batch, a Parquet row group). No format decides what is valid; `admission` does.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from dataserver.stores.arrow_file import ArrowFile
+from dataserver.stores.parquet_file import ParquetFile
+from dataserver.stores.schema import Column
+
+
+class ShardFile(Protocol):
+    """One open shard. What cannot be parsed raises `StoreRefusedError` naming the shard."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns, in file order."""
+
+    @property
+    def base_address(self) -> int | None:
+        """Memory address of the file's first byte if record batches are views of a map, else None."""
+
+    def scan(self, names: Sequence[str]) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
+        """Every block in order: first byte, byte after the last, record batches of the columns `names`."""
+
+    def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Record batches of one block, by its number and the bytes that `scan` gave for it."""
+
+
+def open_shard_file(shard_format: str, path: Path, name: str) -> ShardFile:
+    """Open the file at `path`, called `name` in errors."""
+    return ParquetFile.open(path, name) if shard_format == "parquet" else ArrowFile.open(path, name)

@@ -1,0 +1,150 @@
+"""The index directory: derived data, deletable at any time, shared by any number of processes.
+
+    <root>/manifests/<key>.json        what was admitted at a path; key = hash of path and mask mode
+    <root>/stores/<fingerprint>/       arrays of a store, named by its content
+    <root>/views/<fingerprint>-…/      arrays of a store cut to a longest sample
+    <root>/.building-<process>-<n>/    being written; moved to its name when whole
+
+Arrays are raw little-endian numbers, memory-mapped. What carries a name is whole: everything is
+written under a temporary name of the process, synced, and renamed. Of two processes that build
+the same at once, the first to rename wins and the other drops its copy, which is equal.
+"""
+
+import json
+import mmap
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import InternalError, InvalidConfigError
+
+# A build directory this old belongs to a process that was killed.
+_STALE_AFTER_S = 86_400.0
+_BUILDING = ".building-"
+
+
+def default_index_dir() -> Path:
+    """Where indexes go unless a directory is given."""
+    return Path.home() / ".cache" / "dataserver" / "index"
+
+
+class Building:
+    """A directory of arrays under construction; `publish` gives it its name, leaving the block drops it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.path = root / f"{_BUILDING}{os.getpid()}-{uuid.uuid4().hex}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            _sweep(self._root)
+            self.path.mkdir()
+        except OSError as error:
+            raise unwritable(self._root, error) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def append(self, name: str, array: NDArray[Any]) -> None:
+        """Add the numbers of `array` to the end of the file `name`."""
+        with (self.path / name).open("ab") as file:
+            file.write(np.ascontiguousarray(array).data)
+
+    def write_json(self, name: str, content: dict[str, object]) -> None:
+        """Write `content` to the file `name`."""
+        (self.path / name).write_text(json.dumps(content), encoding="utf-8")
+
+    def read(self, name: str, dtype: str, count: int) -> NDArray[Any]:
+        """Map the `count` numbers of the file `name`."""
+        array = map_array(self.path / name, dtype, count)
+        if array is None:
+            raise InternalError(f"{self.path / name} does not hold {count} numbers")
+        return array
+
+    def drop(self, name: str) -> None:
+        """Remove the file `name`."""
+        (self.path / name).unlink()
+
+    def publish(self, final: Path) -> None:
+        """Sync all files and move the directory to `final`; what already stands there stays if it is whole."""
+        for file in self.path.iterdir():
+            _sync(file)
+        _sync(self.path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.rename(final)
+        except OSError:
+            if not final.is_dir():
+                raise
+            self._replace_unless_equal(final)
+        _sync(final.parent)
+
+    def _replace_unless_equal(self, final: Path) -> None:
+        """Keep `final` if its files have our sizes: names are hashes of contents, so it is then the same."""
+        if _sizes(final) == _sizes(self.path):
+            return
+        shutil.rmtree(final, ignore_errors=True)
+        self.path.rename(final)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that readers see the old text or the new, whenever this process ends."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise unwritable(path.parent, error) from error
+
+
+def map_array(path: Path, dtype: str, count: int) -> NDArray[Any] | None:
+    """The file's numbers, read-only and memory-mapped; None unless it holds exactly `count` of them."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != count * np.dtype(dtype).itemsize:
+                return None
+            if count == 0:
+                return np.zeros(0, dtype=dtype)
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
+    except FileNotFoundError:
+        return None
+
+
+def unwritable(path: Path, error: OSError) -> InvalidConfigError:
+    """The error for an index directory that cannot be written."""
+    return InvalidConfigError(f"The index directory '{path}' cannot be written ({error}). Name another one.")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in directory.iterdir()}
+
+
+def _sweep(root: Path) -> None:
+    for left in root.glob(f"{_BUILDING}*"):
+        try:
+            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+                shutil.rmtree(left, ignore_errors=True)
+        except FileNotFoundError:
+            continue

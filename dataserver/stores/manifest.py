@@ -1,0 +1,118 @@
+"""The manifest: what a store was when it was admitted.
+
+It is the server's own record, kept in the index directory. A file that no longer agrees with it
+is another store (at opening) or a damaged one (while it is open).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import xxhash
+
+from dataserver.stores.schema import Column, LossMask
+
+# Part of every name in the index directory: tick it when the manifest, the index arrays or a
+# rule of admission changes, so that nothing older is taken for valid.
+INDEX_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnLayout:
+    """How a list column lies in a mapped file.
+
+    `offsets`: `int32` or `int64` (the dtype of the row offsets), or `fixed`, where every row has
+    `size` values. `values`: numpy dtype name, or `bool` for Arrow's bits.
+    """
+
+    offsets: str
+    size: int
+    values: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLayout:
+    """How the columns of a shard lie in its mapped file. Shards without a layout are decoded."""
+
+    input_ids: ColumnLayout
+    loss_mask: ColumnLayout | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+    rows: int
+    digest: str
+    columns: tuple[Column, ...]
+    layout: ShardLayout | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthBucket:
+    """`rows` rows have at least `begin` and fewer than `end` tokens."""
+
+    begin: int
+    end: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A store as it was admitted. `max_token` (-1: no token at all) stands in row `max_token_row` first."""
+
+    format: str
+    loss_mask: LossMask
+    fingerprint: str
+    shards: tuple[Shard, ...]
+    rows: int
+    tokens: int
+    longest_row: int
+    max_token: int
+    max_token_row: int
+    length_histogram: tuple[LengthBucket, ...]
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token on the wire: the narrowest of 2 and 4 that holds every token of every shard."""
+        return 2 if self.max_token < 1 << 16 else 4
+
+    def to_json(self) -> str:
+        """The manifest as text."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Read what `to_json` wrote; anything else raises `ValueError`, `KeyError` or `TypeError`."""
+        fields = json.loads(text)
+        return cls(
+            **fields
+            | {
+                "loss_mask": LossMask(fields["loss_mask"]),
+                "shards": tuple(_shard(entry) for entry in fields["shards"]),
+                "length_histogram": tuple(LengthBucket(**entry) for entry in fields["length_histogram"]),
+            }
+        )
+
+
+def store_fingerprint(shards: Sequence[Shard], loss_mask: LossMask) -> str:
+    """XXH3-128, in hex, over shard order, sizes, row counts, contents, and where the mask comes from."""
+    facts = [str(loss_mask), *(f"{shard.size} {shard.rows} {shard.digest}" for shard in shards)]
+    return xxhash.xxh3_128_hexdigest("\n".join(facts).encode())
+
+
+def _shard(entry: dict[str, Any]) -> Shard:
+    columns = tuple(Column(**column) for column in entry["columns"])
+    layout = entry["layout"]
+    if layout is not None:
+        mask = layout["loss_mask"]
+        layout = ShardLayout(
+            input_ids=ColumnLayout(**layout["input_ids"]),
+            loss_mask=None if mask is None else ColumnLayout(**mask),
+        )
+    return Shard(**entry | {"columns": columns, "layout": layout})

@@ -1,0 +1,10 @@
+"""How a long pass tells how far it is."""
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+
+def no_progress(done_bytes: int, total_bytes: int) -> None:
+    """Tell nobody."""

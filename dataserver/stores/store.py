@@ -1,0 +1,291 @@
+"""An open store: rows by number, figures, and views for one longest sample.
+
+rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import OutOfRangeError, StoreDamagedError, StoreRefusedError
+from dataserver.run_spec import LongRows
+from dataserver.stores.block_cache import BlockCache
+from dataserver.stores.decoded import DecodedReader
+from dataserver.stores.discovery import Discovery, IgnoredPath
+from dataserver.stores.manifest import LengthBucket, Manifest, Shard
+from dataserver.stores.mapped import MappedReader
+from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.slices import ShardReader
+from dataserver.stores.tables import Tables
+from dataserver.stores.view import StoreView, open_view
+
+# A map holds a file descriptor, and 1024 of them are a usual limit for a process.
+_MAX_OPEN_SHARDS = 256
+
+# How often a shard that is being read is compared with its manifest.
+_CHECK_INTERVAL_S = 1.0
+
+# Tokens that iteration reads at a time.
+_ITERATION_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row as it lies in the store: `input_ids` int32[n], `loss_mask` uint8[n] of 0 and 1."""
+
+    input_ids: NDArray[np.int32]
+    loss_mask: NDArray[np.uint8]
+
+
+class Store:
+    """An admitted store. Reads are safe from several threads; pickles as a reference that reopens it.
+
+    `path`, `index_dir` as given to `open_store`. Every row number counts rows of the store from 0.
+    """
+
+    def __init__(
+        self, *, path: Path, index_dir: Path, discovery: Discovery, manifest: Manifest, tables: Tables
+    ) -> None:
+        self.path = path
+        self.index_dir = index_dir
+        self._discovery = discovery
+        self._manifest = manifest
+        self._tables = tables
+        shard_rows = [shard.rows for shard in manifest.shards]
+        self._shard_begins = np.concatenate(([0], np.cumsum(shard_rows, dtype=np.int64)))
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._checked_at = [time.monotonic()] * len(manifest.shards)
+        self._cache = BlockCache()
+        self._lock = threading.Lock()
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of shard order, sizes, row counts and contents, and of where the mask comes from."""
+        return self._manifest.fingerprint
+
+    @property
+    def format(self) -> str:
+        """`arrow` or `parquet`."""
+        return self._manifest.format
+
+    @property
+    def loss_mask(self) -> LossMask:
+        """Where the loss mask comes from."""
+        return self._manifest.loss_mask
+
+    @property
+    def rows(self) -> int:
+        """Rows, before any drop."""
+        return self._manifest.rows
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all rows."""
+        return self._manifest.tokens
+
+    @property
+    def longest_row(self) -> int:
+        """Tokens of the longest row."""
+        return self._manifest.longest_row
+
+    @property
+    def max_token(self) -> int:
+        """The highest token id; -1 if there is no token."""
+        return self._manifest.max_token
+
+    @property
+    def max_token_row(self) -> int:
+        """The first row that has `max_token`."""
+        return self._manifest.max_token_row
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token on the wire, 2 or 4."""
+        return self._manifest.token_bytes
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns with the types that they have in the first shard."""
+        return self._manifest.shards[0].columns
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """Files in the order in which their rows count."""
+        return self._manifest.shards
+
+    @property
+    def ignored(self) -> tuple[IgnoredPath, ...]:
+        """Paths that were passed over, and why."""
+        return self._discovery.ignored
+
+    @property
+    def links(self) -> tuple[tuple[str, str], ...]:
+        """Shards that are links out of the store: relative path and target."""
+        return self._discovery.links
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __getitem__(self, row: int) -> Row:
+        return self.read_rows([row])[0]
+
+    def __iter__(self) -> Iterator[Row]:
+        ends = np.cumsum(np.maximum(self.lengths(), 1), dtype=np.int64)
+        begin = 0
+        while begin < self.rows:
+            before = int(ends[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, before + _ITERATION_TOKENS, side="right")))
+            yield from self.read_rows(range(begin, end))
+            begin = end
+
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each row, int32[rows], mapped and read-only."""
+        return self._tables.lengths
+
+    def length_histogram(self) -> tuple[LengthBucket, ...]:
+        """How many rows are about as long, in powers of two."""
+        return self._manifest.length_histogram
+
+    def read_rows(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Row]:
+        """The rows, in the order asked; each block that they touch is read once.
+
+        Raises `OutOfRangeError` for a row that there is not.
+        """
+        wanted = np.asarray(rows, dtype=np.int64)
+        self._check_range(wanted)
+        lengths = self._tables.lengths[wanted].astype(np.int64)
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        total = int(lengths.sum())
+        tokens, mask = np.zeros(total, dtype=np.int32), np.zeros(total, dtype=np.uint8)
+        self.copy(wanted, lengths, starts, tokens, mask)
+        # Copies: a row that is kept must not keep the others alive.
+        return [
+            Row(input_ids=tokens[start:end].copy(), loss_mask=mask[start:end].copy())
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def copy(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        tokens: NDArray[Any] | None,
+        mask: NDArray[np.uint8] | None,
+    ) -> None:
+        """Copy the first `lengths[i]` tokens and mask values of `rows[i]` to `starts[i]` on, of what is not None.
+
+        Raises `StoreDamagedError` if a shard changed since it was admitted.
+        """
+        shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
+        for shard in np.unique(shards).tolist():
+            self._check_now_and_then(shard)
+            of_shard = np.flatnonzero(shards == shard)
+            within = rows[of_shard] - self._shard_begins[shard]
+            self._reader(shard).copy(within, lengths[of_shard], starts[of_shard], tokens, mask)
+
+    def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
+        """What is served when no sample is longer than `max_length`.
+
+        Raises `StoreRefusedError` if nothing would be, and for the first longer row if `long_rows`
+        refuses them.
+        """
+        view = self.selection(max_length, long_rows)
+        if view.rows == 0:
+            dropped = ", ".join(f"{count} {reason}" for reason, count in view.dropped.items()) or "no rows"
+            raise StoreRefusedError(
+                f"Pretokenized dataset at '{self.path}' produced 0 usable examples. "
+                f"(max_length {max_length}, dropped: {dropped})"
+            )
+        return view
+
+    def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
+        """`view`, even if it has no rows: for looking at what is dropped."""
+        return open_view(self, self._tables, max_length, long_rows)
+
+    def check_unchanged(self) -> None:
+        """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
+        for number in range(len(self.shards)):
+            self._check_shard(number)
+
+    def close(self) -> None:
+        """Let go of maps and decoded blocks. Idempotent; arrays that were handed out stay valid."""
+        with self._lock:
+            self._readers.clear()
+        self._cache.clear()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Imported here: opening builds stores.
+        from dataserver.stores.opening import reopen_store  # noqa: PLC0415
+
+        return reopen_store, (self.path, self.loss_mask, self.index_dir, self.fingerprint)
+
+    def _check_range(self, rows: NDArray[np.int64]) -> None:
+        broken = (rows < 0) | (rows >= self.rows)
+        if broken.any():
+            raise OutOfRangeError(f"There is no row {rows[broken][0]} in '{self.path}', which has {self.rows} rows.")
+
+    def _reader(self, number: int) -> ShardReader:
+        with self._lock:
+            reader = self._readers.get(number)
+            if reader is None:
+                reader = self._readers[number] = self._open_reader(number)
+                if len(self._readers) > _MAX_OPEN_SHARDS:
+                    self._readers.popitem(last=False)
+            self._readers.move_to_end(number)
+            return reader
+
+    def _open_reader(self, number: int) -> ShardReader:
+        shard = self.shards[number]
+        self._check_shard(number)
+        path, blocks = self._discovery.root / shard.path, self._tables.blocks[number]
+        if shard.layout is not None:
+            return MappedReader.open(path, shard.layout, blocks)
+        begin, end = self._shard_begins[number : number + 2].tolist()
+        return DecodedReader(
+            path=path,
+            number=number,
+            manifest=self._manifest,
+            blocks=blocks,
+            lengths=self._tables.lengths[begin:end],
+            cache=self._cache,
+        )
+
+    def _check_now_and_then(self, number: int) -> None:
+        now = time.monotonic()
+        if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
+            self._check_shard(number)
+            self._checked_at[number] = now
+
+    def _check_shard(self, number: int) -> None:
+        shard = self.shards[number]
+        try:
+            stat = (self._discovery.root / shard.path).stat()
+        except OSError as error:
+            raise StoreDamagedError(
+                f"Shard '{shard.path}' of '{self.path}' is gone ({error}).", shard=shard.path
+            ) from error
+        for what, admitted, found in (
+            ("size", shard.size, stat.st_size),
+            ("modification time (ns)", shard.mtime_ns, stat.st_mtime_ns),
+            ("inode", shard.inode, stat.st_ino),
+        ):
+            if admitted != found:
+                raise StoreDamagedError(
+                    f"Shard '{shard.path}' of '{self.path}' changed after it was admitted: its {what} was {admitted} "
+                    f"and is {found}. Stores are immutable: put new data under a new name.",
+                    shard=shard.path,
+                )

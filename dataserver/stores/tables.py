@@ -1,0 +1,88 @@
+"""The arrays of a store's index, and how rows are found through them.
+
+Per row (int32 each): `lengths`, `first_targets`, `targets`. Per block one record of `BLOCK`.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.stores.index import map_array
+
+LENGTHS = "lengths.i4"
+FIRST_TARGETS = "first_targets.i4"
+TARGETS = "targets.i4"
+BLOCKS = "blocks.i8"
+
+# `first_targets` of a row that has no target at or after position 1.
+NO_TARGET = 2**31 - 1
+
+BLOCK_FIELDS = (
+    "shard",  # number of the shard
+    "rows",
+    "begin",  # first byte of the block in the shard
+    "end",
+    "input_ids_offsets",  # see `layout.Placement`; 0 in shards that are decoded
+    "input_ids_values",
+    "loss_mask_offsets",
+    "loss_mask_values",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """The blocks of one shard: `table` int64[b, 8] (`BLOCK_FIELDS`), `row_begins` int64[b + 1] within the shard."""
+
+    table: NDArray[np.int64]
+    row_begins: NDArray[np.int64]
+
+    def field(self, name: str) -> NDArray[np.int64]:
+        """One field of all blocks, int64[b]."""
+        return self.table[:, BLOCK_FIELDS.index(name)]
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The block of each row of the shard, int64[n]."""
+        return np.searchsorted(self.row_begins, rows, side="right") - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The mapped arrays of one store; int32[rows] each, and the blocks of each shard."""
+
+    lengths: NDArray[np.int32]
+    first_targets: NDArray[np.int32]
+    targets: NDArray[np.int32]
+    blocks: tuple[Blocks, ...]
+
+    @classmethod
+    def open(cls, directory: Path, *, rows: int, shards: int) -> Self | None:
+        """Map the arrays in `directory`; None where one is missing or has another size."""
+        lengths = map_array(directory / LENGTHS, "<i4", rows)
+        first_targets = map_array(directory / FIRST_TARGETS, "<i4", rows)
+        targets = map_array(directory / TARGETS, "<i4", rows)
+        blocks = _open_blocks(directory / BLOCKS, shards)
+        if lengths is None or first_targets is None or targets is None or blocks is None:
+            return None
+        return cls(lengths=lengths, first_targets=first_targets, targets=targets, blocks=blocks)
+
+
+def _open_blocks(path: Path, shards: int) -> tuple[Blocks, ...] | None:
+    width = len(BLOCK_FIELDS)
+    if not path.is_file():
+        return None
+    numbers: NDArray[Any] | None = map_array(path, "<i8", path.stat().st_size // 8)
+    if numbers is None or len(numbers) % width:
+        return None
+    table = numbers.reshape(-1, width)
+    bounds = np.searchsorted(table[:, 0], np.arange(shards + 1))
+    return tuple(_blocks(table[begin:end]) for begin, end in pairwise(bounds.tolist()))
+
+
+def _blocks(table: NDArray[np.int64]) -> Blocks:
+    row_begins = np.zeros(len(table) + 1, dtype=np.int64)
+    np.cumsum(table[:, BLOCK_FIELDS.index("rows")], out=row_begins[1:])
+    return Blocks(table=table, row_begins=row_begins)
