@@ -210,6 +210,20 @@ class Store:
         """`view`, even if it has no rows: for looking at what is dropped."""
         return open_view(self, self._tables, max_length, long_rows)
 
+    def check_vocab(self, vocab_size: int) -> None:
+        """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""
+        if self.max_token < vocab_size:
+            return
+        for number, row in enumerate(self):
+            high = row.input_ids >= vocab_size
+            if high.any():
+                raise StoreRefusedError(
+                    f"Row {number}: input_ids holds {row.input_ids[high][0]}, at or above vocab_size = {vocab_size}. "
+                    "Was the store tokenized for another model?",
+                    row=number,
+                    column="input_ids",
+                )
+
     def check_unchanged(self) -> None:
         """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
         for number in range(len(self.shards)):
