@@ -1,1 +1,13 @@
-"""."""
+"""Streams: how sealed steps reach the ranks, one session per stream.
+
+catalog    the stores that this server owns
+contexts   run spec + stores -> planner and sample table, built once
+once       each value computed once, whoever asks
+threads    blocking work off the event loop
+waits      every wait has a limit, a log line and a metric
+pacing     which step may be sealed, by what the ranks consumed
+credits    how many micro-batches a rank is ready to take
+attempts   one attempt as this process serves it: plans, seals, acks
+registry   all attempts of this process, their leases, drain
+session    one stream of one rank
+"""

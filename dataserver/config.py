@@ -1,0 +1,186 @@
+"""How a data server is configured: one TOML file, the environment, flags; each overrides the one before.
+
+    defaults < CONFIG.toml < DATASERVER_<FIELD> < flags
+
+Nothing below the command line reads the environment: `load_config` gets it handed in.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dataserver.errors import InvalidConfigError
+
+ENVIRONMENT_PREFIX = "DATASERVER_"
+
+# protobuf ends the process at 2^31 - 1 bytes; a mebibyte is left for everything that is not tokens.
+LARGEST_MESSAGE_BYTES = 2**31 - 2**20
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT` or `[V6]:PORT`; raise `ValueError` on anything else."""
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"address {address!r}: give HOST:PORT, for instance 127.0.0.1:50051 or [::1]:50051")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """`HOST:PORT`, with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_address(address: str) -> str:
+    split_address(address)
+    return address
+
+
+def _check_optional_address(address: str) -> str:
+    return _check_address(address) if address else address
+
+
+class Settings(BaseModel):
+    """Base of all settings: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class StoreConfig(Settings):
+    """One store that the server owns."""
+
+    path: Path
+    """A file, or a directory of files. Nothing outside the configured paths is ever read."""
+    loss_mask: Literal["column", "all"] = "column"
+    """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
+
+
+class TlsConfig(Settings):
+    """What the server shows to prove who it is."""
+
+    certificate: Path
+    """PEM file with the certificate chain."""
+    key: Path
+    """PEM file with the private key."""
+
+
+class ServerConfig(Settings):
+    """Everything about a data server that is not decided by a run."""
+
+    listen: Annotated[str, AfterValidator(_check_address)] = "127.0.0.1:50051"
+    """Address of the gRPC service. Port 0 takes a free one, which is printed."""
+    metrics_listen: Annotated[str, AfterValidator(_check_optional_address)] = "127.0.0.1:9464"
+    """Address of Prometheus' `/metrics`. Empty: none."""
+    ledger: str = Field(default="sqlite:///dataserver.db", min_length=1)
+    """URL of the ledger: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`."""
+    stores: dict[str, StoreConfig] = Field(default_factory=dict)
+    """Stores by the name that run specs use."""
+    index_dir: Path | None = None
+    """Directory of the stores' manifests and indexes. Absent: beside each store, or the user's cache."""
+    workers: int = Field(default=1, ge=1, le=256)
+    """Processes that share the address and the ledger."""
+    lease_s: float = Field(default=30.0, ge=1.0, le=86400.0)
+    """Seconds of silence after which an attempt counts as dead."""
+    max_steps_ahead: int = Field(default=1, ge=0, le=64)
+    """Steps that are sealed beyond the one that is being consumed. A sync request reaches no sealed step."""
+    pacing_wait_s: float = Field(default=3600.0, gt=0)
+    """Longest wait of a stream for ranks that have not acknowledged a step, in seconds."""
+    credit_wait_s: float = Field(default=3600.0, gt=0)
+    """Longest wait of a stream for credits of its own rank, in seconds."""
+    end_wait_s: float = Field(default=600.0, gt=0)
+    """Longest wait for a rank to close its stream after the end of the run, in seconds."""
+    open_wait_s: float = Field(default=30.0, gt=0)
+    """Longest wait for the first message of a stream, in seconds."""
+    ledger_wait_s: float = Field(default=60.0, gt=0)
+    """Longest wait for the ledger, in seconds; then the call fails and may be tried again."""
+    plan_wait_s: float = Field(default=600.0, gt=0)
+    """Longest wait for a plan or a micro-batch to be computed, in seconds."""
+    drain_s: float = Field(default=20.0, ge=0)
+    """Seconds that calls under way get to end after SIGTERM."""
+    max_message_bytes: int = Field(default=2**28, ge=2**16, le=LARGEST_MESSAGE_BYTES)
+    """Largest message that the server sends, in bytes. A batch spec whose micro-batches could be larger is refused."""
+    keepalive_s: float = Field(default=30.0, gt=0)
+    """Seconds after which the server pings a silent client. One that does not answer is disconnected."""
+    keepalive_timeout_s: float = Field(default=20.0, gt=0)
+    """Seconds in which a client must answer a ping."""
+    tls: TlsConfig | None = None
+    """Certificate and key. Absent: plain text."""
+    token_file: Path | None = None
+    """File with the bearer token that every call must carry, but those of the health service. Absent: no token."""
+    insecure: bool = False
+    """Listen beyond loopback without TLS or without a token."""
+    log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or one JSON object a line."""
+
+    @model_validator(mode="after")
+    def _exposed_only_with_intent(self) -> Self:
+        host, _ = split_address(self.listen)
+        if host not in LOOPBACK_HOSTS and not self.insecure and (self.tls is None or self.token_file is None):
+            missing = [name for name, given in (("tls", self.tls), ("token_file", self.token_file)) if given is None]
+            raise ValueError(
+                f"listen = {self.listen!r} is reachable from other machines, but {' and '.join(missing)} "
+                "is not set: set tls and token_file, listen on 127.0.0.1, or say insecure"
+            )
+        return self
+
+
+def load_config(path: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> ServerConfig:
+    """The resolved configuration. `flags` holds what was given on the command line only.
+
+    Stores of flags are added to those of the file. Raises `InvalidConfigError`.
+    """
+    settings = _read_toml(path) if path is not None else {}
+    for name in ServerConfig.model_fields:
+        value = environment.get(ENVIRONMENT_PREFIX + name.upper())
+        if value is not None:
+            settings[name] = value
+    stores = {**settings.get("stores", {}), **flags.get("stores", {})}
+    settings |= flags
+    if stores:
+        settings["stores"] = stores
+    return parse_config(settings)
+
+
+def parse_config(settings: Mapping[str, Any]) -> ServerConfig:
+    """Check `settings`; raise `InvalidConfigError` naming each field that is wrong."""
+    try:
+        return ServerConfig.model_validate(settings)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'configuration'}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors()
+        )
+        raise InvalidConfigError(f"configuration refused: {faults}") from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """The file's settings. Relative paths in it are relative to the working directory."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidConfigError(f"cannot read configuration {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidConfigError(f"{path} is no TOML: {error}") from error
+
+
+def describe_config(config: ServerConfig) -> list[str]:
+    """One line per setting, for people. A password in the ledger's URL is left out."""
+    lines = []
+    for name, value in config.model_dump(mode="json").items():
+        if name == "stores":
+            lines += [f"stores.{store} = {json.dumps(settings)}" for store, settings in value.items()]
+        else:
+            lines.append(f"{name} = {json.dumps(hide_password(value) if name == 'ledger' else value)}")
+    return lines
+
+
+def hide_password(url: str) -> str:
+    """`url` with `***` in place of a password."""
+    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:***@", url)

@@ -1,0 +1,39 @@
+"""What is said of each store while it is admitted, and of what came out."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from dataserver.stores import Store
+
+# A long scan shows that it lives, a short one stays quiet.
+PROGRESS_EVERY_S = 2.0
+
+
+class AdmissionReport:
+    """Lines for people. Called from the thread that admits."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said = time.monotonic()
+        self._lock = threading.Lock()
+
+    def progress(self, name: str, done_bytes: int, total_bytes: int) -> None:
+        """Say how far the scan is, now and then."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._said < PROGRESS_EVERY_S:
+                return
+            self._said = now
+        share = done_bytes / total_bytes if total_bytes else 1.0
+        self._say(f"store {name}: {share:.0%} of {total_bytes / 1e6:,.0f} MB read")
+
+    def admitted(self, name: str, store: Store) -> None:
+        """Say what was admitted."""
+        self._say(
+            f"store {name}: {store.rows:,} rows, {store.tokens:,} tokens, longest {store.longest_row:,}, "
+            f"highest token {store.max_token}, {len(store.shards)} {store.format} files, "
+            f"fingerprint {store.fingerprint}"
+        )
+        for ignored in store.ignored:
+            self._say(f"store {name}: passed over {ignored.path}: {ignored.reason}")

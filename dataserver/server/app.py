@@ -1,0 +1,204 @@
+"""What a server is made of, from its stores to its port.
+
+start   stores admitted -> ledger opened -> services registered -> port bound -> SERVING
+drain   NOT_SERVING -> no new streams -> running ones end with UNAVAILABLE -> clients go elsewhere
+stop    calls under way get a moment, then everything is closed
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+
+import grpc
+from grpc_channelz.v1 import channelz
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from dataserver.config import ServerConfig, join_address, split_address
+from dataserver.errors import InvalidConfigError
+from dataserver.ledger import Ledger, open_ledger
+from dataserver.server.credentials import TokenCheck, read_token, server_credentials
+from dataserver.server.metrics_endpoint import MetricsEndpoint
+from dataserver.services import batch_service
+from dataserver.services.batch_service import BatchService
+from dataserver.services.cursor_service import CursorService
+from dataserver.services.guard import Guard
+from dataserver.services.run_service import RunService
+from dataserver.services.store_service import StoreService
+from dataserver.stores import Store
+from dataserver.streaming.catalog import Progress, StoreCatalog, open_catalog
+from dataserver.streaming.contexts import RunContexts
+from dataserver.streaming.metrics import Metrics
+from dataserver.streaming.registry import Registry
+from dataserver.streaming.threads import Threads
+from dataserver.streaming.waits import Waits
+from dataserver.v1.cursor_service_pb2_grpc import add_CursorServiceServicer_to_server
+from dataserver.v1.run_service_pb2_grpc import add_RunServiceServicer_to_server
+from dataserver.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
+
+log = logging.getLogger(__name__)
+
+SERVICES = (
+    batch_service.SERVICE_NAME,
+    "dataserver.v1.CursorService",
+    "dataserver.v1.RunService",
+    "dataserver.v1.StoreService",
+)
+
+# Requests are small; the largest carries a run spec with its sources.
+LARGEST_REQUEST_BYTES = 2**20
+
+# Clients that ping more often than this are tolerated too: a stalled rank is no reason to hang up on it.
+LEAST_PING_INTERVAL_MS = 1000
+
+# Health watches never end by themselves; they get this long to see NOT_SERVING.
+WATCHERS_S = 0.5
+
+
+class DataServer:
+    """One server in this process. `start` once, then `drain` and `stop`; both are idempotent."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        reuse_port: bool = False,
+        progress: Progress | None = None,
+        admitted: Callable[[str, Store], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.server_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.metrics_port = 0
+        self._reuse_port = reuse_port
+        self._progress = progress
+        self._admitted = admitted
+        self._closers: list[Callable[[], object]] = []
+        self._server: grpc.aio.Server | None = None
+        self._registry: Registry | None = None
+        self._health: HealthServicer | None = None
+        self._stopped = False
+
+    async def start(self) -> int:
+        """Serve; return the port. Raises what stores, ledger or configuration are refused with."""
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def drain(self) -> None:
+        """Say NOT_SERVING, take no more streams, and wait up to `drain_s` for those that run to end."""
+        if self._server is None or self._registry is None or self._health is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        self._registry.drain()
+        if not await self._registry.wait_empty(self.config.drain_s):
+            log.warning("some streams did not end within %g s; they are cut off", self.config.drain_s)
+
+    async def stop(self) -> None:
+        """Cut off what still runs and close everything."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._server is not None:
+            await self._server.stop(WATCHERS_S)
+        if self._registry is not None:
+            await self._registry.close()
+        for close in reversed(self._closers):
+            close()
+
+    async def _start(self) -> int:
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        metrics = Metrics(registry)
+        credentials = server_credentials(self.config.tls) if self.config.tls else None
+        token = read_token(self.config.token_file) if self.config.token_file else None
+        if self.config.metrics_listen:
+            endpoint = MetricsEndpoint(self.config.metrics_listen, registry)
+            self.metrics_port = endpoint.start()
+            self._closers.append(endpoint.close)
+        ledger = await asyncio.to_thread(open_ledger, self.config.ledger, lease_s=self.config.lease_s)
+        self._closers.append(ledger.close)
+        catalog = await asyncio.to_thread(open_catalog, self.config, progress=self._progress, admitted=self._admitted)
+        self._closers.append(catalog.close)
+        _count_stores(catalog, metrics)
+        interceptors = ([TokenCheck(token)] if token else []) + [Guard(metrics)]
+        self._server = grpc.aio.server(interceptors=interceptors, options=_options(self.config, self._reuse_port))
+        await self._add_services(self._server, ledger, catalog, metrics)
+        port = _bind(self._server, self.config.listen, credentials)
+        await self._server.start()
+        return port
+
+    async def _add_services(
+        self, server: grpc.aio.Server, ledger: Ledger, catalog: StoreCatalog, metrics: Metrics
+    ) -> None:
+        config = self.config
+        threads = Threads(metrics, ledger_wait_s=config.ledger_wait_s, plan_wait_s=config.plan_wait_s)
+        self._closers.append(threads.close)
+        contexts = RunContexts(catalog, threads)
+        streams = Registry(
+            config, server_id=self.server_id, ledger=ledger, threads=threads, contexts=contexts, metrics=metrics
+        )
+        self._registry = streams
+        BatchService(config, registry=streams, threads=threads, waits=Waits(metrics), metrics=metrics).add_to_server(
+            server
+        )
+        add_RunServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            RunService(config, ledger=ledger, threads=threads, contexts=contexts, registry=streams, metrics=metrics),
+            server,
+        )
+        add_CursorServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            CursorService(ledger=ledger, threads=threads, contexts=contexts, registry=streams), server
+        )
+        add_StoreServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            StoreService(catalog=catalog, threads=threads, max_message_bytes=config.max_message_bytes), server
+        )
+        self._health = HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for name in SERVICES:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
+        reflection.enable_server_reflection(
+            (*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME, "grpc.channelz.v1.Channelz"), server
+        )
+        streams.start()
+
+
+def _options(config: ServerConfig, reuse_port: bool) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_send_message_length", config.max_message_bytes),
+        ("grpc.max_receive_message_length", LARGEST_REQUEST_BYTES),
+        ("grpc.so_reuseport", int(reuse_port)),
+        ("grpc.enable_channelz", 1),
+        ("grpc.keepalive_time_ms", round(config.keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(config.keepalive_timeout_s * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
+    address = join_address(*split_address(listen))
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise InvalidConfigError(
+            f"cannot listen on {listen}: the address is taken, or is not this machine's"
+        ) from error
+
+
+def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:
+    for name in catalog.names:
+        store = catalog.get(name)
+        metrics.store_rows.labels(name).set(store.rows)
+        metrics.store_tokens.labels(name).set(store.tokens)

@@ -1,0 +1,78 @@
+"""Who may call: TLS for the connection, a bearer token for every call."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from dataserver.config import TlsConfig
+from dataserver.errors import InvalidConfigError, UnauthenticatedError
+from dataserver.streaming.call import Call
+from dataserver.wire.status import status_of
+
+# Probes carry no token, and health says nothing but that the server serves.
+OPEN_PREFIX = "/grpc.health.v1.Health/"
+
+SHORTEST_TOKEN = 16
+
+
+def read_token(path: Path) -> str:
+    """The token in `path`, surrounding space aside. Raises `InvalidConfigError`."""
+    token = _read(path, "token_file").decode("ascii", "replace").strip()
+    if len(token) < SHORTEST_TOKEN or not token.isprintable() or "�" in token or " " in token:
+        raise InvalidConfigError(
+            f"token_file {path}: a token is at least {SHORTEST_TOKEN} printable ASCII characters without spaces; "
+            "make one with: openssl rand -hex 32"
+        )
+    return token
+
+
+def server_credentials(tls: TlsConfig) -> grpc.ServerCredentials:
+    """Raises `InvalidConfigError` for files that cannot be read or are no PEM."""
+    key, certificate = _read(tls.key, "tls.key"), _read(tls.certificate, "tls.certificate")
+    for name, path, data, mark in (
+        ("tls.key", tls.key, key, b"PRIVATE KEY"),
+        ("tls.certificate", tls.certificate, certificate, b"CERTIFICATE"),
+    ):
+        if b"-----BEGIN " not in data or mark not in data:
+            raise InvalidConfigError(f"{name} {path} is no PEM file with a {mark.decode().lower()}")
+    return grpc.ssl_server_credentials([(key, certificate)])
+
+
+class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Lets calls through that carry `authorization: Bearer TOKEN`, and those of the health service."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Any, Any]"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Return the method's handler, or one that refuses."""
+        if handler_call_details.method.startswith(OPEN_PREFIX):
+            return await continuation(handler_call_details)
+        given = dict(handler_call_details.invocation_metadata or ()).get("authorization")
+        if given is None:
+            return _refusal("this server wants a token: send metadata `authorization: Bearer TOKEN`")
+        if not hmac.compare_digest(given.encode() if isinstance(given, str) else given, self._expected):
+            return _refusal("the token is not this server's")
+        return await continuation(handler_call_details)
+
+
+def _refusal(message: str) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def refuse(_requests: object, call: Call) -> None:
+        await call.abort(*status_of(UnauthenticatedError(message)))
+
+    # A streaming handler begins before any request arrives, so it refuses calls of every kind at once.
+    return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _read(path: Path, setting: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidConfigError(f"{setting}: cannot read {path}: {error.strerror}") from error

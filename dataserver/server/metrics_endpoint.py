@@ -1,0 +1,44 @@
+"""`/metrics` for Prometheus, in a thread of its own."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from dataserver.config import split_address
+from dataserver.errors import InvalidConfigError
+
+
+class MetricsEndpoint:
+    """Serves a registry until it is closed."""
+
+    def __init__(self, address: str, registry: CollectorRegistry) -> None:
+        self._address = address
+        self._registry = registry
+        self._close: Callable[[], None] = _nothing
+
+    def start(self) -> int:
+        """Listen; return the port. Raises `InvalidConfigError` when the address is taken."""
+        host, port = split_address(self._address)
+        try:
+            server, thread = start_http_server(port, host, self._registry)
+        except OSError as error:
+            raise InvalidConfigError(
+                f"metrics_listen = {self._address!r}: {error.strerror}; choose another address, or '' for none"
+            ) from error
+
+        def close() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        self._close = close
+        return server.server_port
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._close()
+        self._close = _nothing
+
+
+def _nothing() -> None:
+    """There is nothing to close."""

@@ -1,0 +1,137 @@
+"""Around every call: errors become statuses, and no request ends the server.
+
+DataServerError      -> its status, with google.rpc.ErrorInfo
+anything else        -> INTERNAL with an incident number; the log has the trace under that number
+bytes that are no message of the method -> INVALID_ARGUMENT
+"""
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from dataserver.errors import DataServerError, InternalError, InvalidRequestError
+from dataserver.streaming.call import Call
+from dataserver.streaming.metrics import Metrics
+from dataserver.wire.status import status_of
+
+log = logging.getLogger(__name__)
+
+# Health, reflection and channelz bring their own statuses.
+GUARDED_PREFIX = "/dataserver.v1."
+
+# Requests and responses of whatever method.
+Message: TypeAlias = Any
+Handler: TypeAlias = "Callable[[Message, Call], Awaitable[Message]]"
+
+
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Wraps the handlers of our own services. They are coroutine functions, streaming ones too."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable["grpc.RpcMethodHandler[Message, Message]"]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Message, Message]":
+        """Return the method's handler, guarded."""
+        handler: Any = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or not method.startswith(GUARDED_PREFIX):
+            return handler  # type: ignore[no-any-return]
+        kind = next(
+            kind
+            for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+            if getattr(handler, kind) is not None
+        )
+        make: Callable[..., grpc.RpcMethodHandler[Message, Message]] = getattr(grpc, f"{kind}_rpc_method_handler")
+        return make(
+            self._guarded(getattr(handler, kind), method.removeprefix(GUARDED_PREFIX)),
+            request_deserializer=(_raising if handler.request_streaming else _tolerant)(handler.request_deserializer),
+            response_serializer=handler.response_serializer,
+        )
+
+    def _guarded(self, handler: Handler, method: str) -> Handler:
+        if not inspect.iscoroutinefunction(handler):
+            raise TypeError(f"{method} is no coroutine function")
+
+        async def guarded(request: Message, call: Call) -> Message:
+            try:
+                answer = await handler(_decoded(request), call)
+            except asyncio.CancelledError:
+                self._count(method, "CANCELLED")
+                raise
+            except DataServerError as error:
+                await self._abort(call, method, error)
+            except Exception as error:
+                if call.done() or _is_gone(error):
+                    self._count(method, "CANCELLED")
+                    raise
+                incident = secrets.token_hex(4)
+                log.exception("%s failed; incident %s", method, incident)
+                await self._abort(
+                    call,
+                    method,
+                    InternalError(
+                        f"the server met a fault of its own in {method}: {type(error).__name__}; "
+                        f"its log has the trace under incident {incident}",
+                        incident=incident,
+                    ),
+                )
+            else:
+                self._count(method, "OK")
+                return answer
+
+        return guarded
+
+    async def _abort(self, call: Call, method: str, error: DataServerError) -> None:
+        code, message, metadata = status_of(error)
+        self._count(method, code.name)
+        log.info("%s refused: %s: %s", method, code.name, message)
+        await call.abort(code, message, metadata)
+
+    def _count(self, method: str, status: str) -> None:
+        self._metrics.requests.labels(method, status).inc()
+
+
+def _raising(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
+    """`deserialize` with our error, for handlers that read themselves."""
+
+    def raising(data: bytes) -> Message:
+        try:
+            return deserialize(data)
+        except DecodeError as error:
+            raise InvalidRequestError(f"{len(data)} bytes of request are no such message: {error}") from error
+
+    return raising
+
+
+def _tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
+    """`deserialize`, but an error is its value: gRPC calls it where the guard does not see it raise."""
+    raising = _raising(deserialize)
+
+    def tolerant(data: bytes) -> Message:
+        try:
+            return raising(data)
+        except InvalidRequestError as error:
+            return error
+
+    return tolerant
+
+
+def _decoded(request: Message) -> Message:
+    if isinstance(request, InvalidRequestError):
+        raise request
+    return request
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether the client went away in the middle of a read or write."""
+    return type(error).__name__ == "ExecuteBatchError"

@@ -1,0 +1,67 @@
+"""Runs, attempts, commits and events of the ledger, as proto messages."""
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dataserver.ledger.interface import Attempt, Commit, Event, Run
+from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
+from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, run_spec_to_proto
+
+
+def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
+    """`epoch_samples` is 0 where this server cannot tell, for want of the run's stores."""
+    return run_pb2.Run(
+        name=run.name,
+        uid=run.uid,
+        spec=run_spec_to_proto(run.spec),
+        order_fingerprint=run.order_fingerprint,
+        create_time=timestamp(run.create_time),
+        attempt=None if run.attempt is None else attempt_to_proto(run.attempt),
+        committed=cursor_to_proto(run.committed),
+        sealed_step=run.sealed_step,
+        consumed_step=run.consumed_step,
+        acked_steps=run.acked_steps,
+        ended=run.ended,
+        epoch_samples=epoch_samples,
+    )
+
+
+def attempt_to_proto(attempt: Attempt) -> run_pb2.Attempt:
+    """The attempt as clients see it."""
+    return run_pb2.Attempt(
+        number=attempt.number,
+        base=cursor_to_proto(attempt.base),
+        version=attempt.version,
+        world_size=attempt.world_size,
+        dp_world_size=attempt.dp_world_size,
+        batch=batch_spec_to_proto(attempt.batch),
+        holder=attempt.holder,
+        begin_time=timestamp(attempt.begin_time),
+        lease_expire_time=timestamp(attempt.lease_expire_time),
+    )
+
+
+def commit_to_proto(commit: Commit) -> cursor_service_pb2.Commit:
+    """A committed checkpoint."""
+    return cursor_service_pb2.Commit(
+        cursor=cursor_to_proto(commit.cursor),
+        attempt=commit.attempt,
+        checkpoint_uri=commit.checkpoint_uri,
+        time=timestamp(commit.time),
+    )
+
+
+def event_to_proto(event: Event) -> run_service_pb2.RunEvent:
+    """One thing that happened to a run."""
+    return run_service_pb2.RunEvent(
+        time=timestamp(event.time),
+        kind=event.kind,
+        attempt=event.attempt,
+        step=event.step,
+        detail=event.detail,
+    )
+
+
+def timestamp(seconds: float) -> Timestamp:
+    """Seconds since 1970 as a timestamp, to the microsecond."""
+    microseconds = round(seconds * 1_000_000)
+    return Timestamp(seconds=microseconds // 1_000_000, nanos=microseconds % 1_000_000 * 1000)

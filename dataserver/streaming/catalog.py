@@ -1,0 +1,73 @@
+"""The stores that a server owns: opened at start, by name, and never by a path from outside."""
+
+from collections.abc import Callable, Mapping
+
+from dataserver.config import ServerConfig
+from dataserver.errors import StoreNotFoundError
+from dataserver.stores import LossMask, Store, open_store
+
+# Name of the store, bytes read so far, bytes in all.
+Progress = Callable[[str, int, int], None]
+
+
+class StoreCatalog:
+    """Stores by name."""
+
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        self._stores = dict(stores)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._stores))
+
+    def get(self, name: str) -> Store:
+        """Raises `StoreNotFoundError`, naming the stores that there are."""
+        store = self._stores.get(name)
+        if store is None:
+            raise StoreNotFoundError(
+                f"this server has no store {name!r}; it has {', '.join(self.names) or 'none'}: "
+                "correct the name, or serve the store with --store NAME=PATH",
+                store=name,
+            )
+        return store
+
+    def close(self) -> None:
+        """Close every store. Idempotent."""
+        for store in self._stores.values():
+            store.close()
+
+
+def open_catalog(
+    config: ServerConfig,
+    *,
+    progress: Progress | None = None,
+    admitted: Callable[[str, Store], None] | None = None,
+) -> StoreCatalog:
+    """Admit every configured store; blocks. Raises what `open_store` raises, after closing what it opened.
+
+    `admitted` is told of each store as it is ready.
+    """
+    stores: dict[str, Store] = {}
+    try:
+        for name, settings in config.stores.items():
+            stores[name] = open_store(
+                settings.path,
+                loss_mask=LossMask(settings.loss_mask),
+                index_dir=config.index_dir,
+                progress=_named(progress or _quietly, name),
+            )
+            if admitted is not None:
+                admitted(name, stores[name])
+    except BaseException:
+        StoreCatalog(stores).close()
+        raise
+    return StoreCatalog(stores)
+
+
+def _named(progress: Progress, name: str) -> Callable[[int, int], None]:
+    return lambda done, total: progress(name, done, total)
+
+
+def _quietly(_name: str, _done: int, _total: int) -> None:
+    """Tell nobody."""

@@ -1,0 +1,94 @@
+"""What a server tells Prometheus. One object per server, so that two in one process do not mix."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+# Planning takes milliseconds, a seal one disk flush; both may stall.
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+class Metrics:
+    """All metrics, registered with `registry`. Gauges add up over the processes of one server."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._streams(registry)
+        self._work(registry)
+        self._runs(registry)
+        self._stores(registry)
+
+    def _streams(self, registry: CollectorRegistry) -> None:
+        self.open_streams = Gauge(
+            "dataserver_open_streams", "Streams that are open.", registry=registry, multiprocess_mode="livesum"
+        )
+        self.streams_ended = Counter(
+            "dataserver_streams_ended", "Streams that ended, by gRPC status.", ["status"], registry=registry
+        )
+        self.steps_sealed = Counter("dataserver_steps_sealed", "Steps sealed or read back.", registry=registry)
+        self.micro_batches = Counter("dataserver_micro_batches_sent", "Micro-batches sent.", registry=registry)
+        self.bytes = Counter("dataserver_bytes_sent", "Bytes of micro-batches sent.", registry=registry)
+        self.tokens = Counter("dataserver_tokens_sent", "Tokens sent, without padding.", registry=registry)
+        self.wait_seconds = Counter(
+            "dataserver_wait_seconds", "Seconds that streams waited, by cause.", ["cause"], registry=registry
+        )
+        self.waiting = Gauge(
+            "dataserver_waiting_streams",
+            "Streams that wait now, by cause.",
+            ["cause"],
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+    def _work(self, registry: CollectorRegistry) -> None:
+        self.work_seconds = Histogram(
+            "dataserver_work_seconds",
+            "Seconds of blocking work, by kind: plan, encode, ledger, store.",
+            ["kind"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.requests = Counter(
+            "dataserver_requests",
+            "Calls that ended, by method and gRPC status.",
+            ["method", "status"],
+            registry=registry,
+        )
+
+    def _runs(self, registry: CollectorRegistry) -> None:
+        self.packing = Gauge(
+            "dataserver_packing",
+            "How well the last sealed step of a run is packed, by figure.",
+            ["run", "figure"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.sealed_step = Gauge(
+            "dataserver_sealed_step", "Last step sealed.", ["run"], registry=registry, multiprocess_mode="max"
+        )
+        self.consumed_step = Gauge(
+            "dataserver_consumed_step",
+            "Last step that every rank acknowledged.",
+            ["run"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
+
+    def _stores(self, registry: CollectorRegistry) -> None:
+        self.store_rows = Gauge(
+            "dataserver_store_rows", "Rows of a store.", ["store"], registry=registry, multiprocess_mode="max"
+        )
+        self.store_tokens = Gauge(
+            "dataserver_store_tokens", "Tokens of a store.", ["store"], registry=registry, multiprocess_mode="max"
+        )
+        self.store_dropped = Gauge(
+            "dataserver_store_dropped_rows",
+            "Rows of a store that are never served whatever `max_length` is, by reason.",
+            ["store", "reason"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
+
+    def forget_run(self, run: str) -> None:
+        """Drop the series of a run that is deleted."""
+        self.packing.remove_by_labels({"run": run})
+        self.sealed_step.remove_by_labels({"run": run})
+        self.consumed_step.remove_by_labels({"run": run})
