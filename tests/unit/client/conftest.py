@@ -1,13 +1,15 @@
 """A server that speaks the protocol by script: it can do what a healthy one never does."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from queue import SimpleQueue
+from typing import Any
 
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import Message
 
 from dataserver.client import DataClient
 from dataserver.cursor import Cursor
@@ -125,6 +127,59 @@ class ScriptedServer:
 
     def stop(self) -> None:
         self._server.stop(None).wait()
+
+
+Methods = Mapping[str, tuple[type[Message], Callable[[Any], Message]]]
+
+
+class Unary:
+    """A server of unary calls: RPC -> (request class, function from request to answer)."""
+
+    def __init__(self, methods: Methods, handler: grpc.GenericRpcHandler | None) -> None:
+        self.called: list[str] = []
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        for rpc, (request, function) in methods.items():
+            service, method = rpc.split("/")
+            function_handler = grpc.unary_unary_rpc_method_handler(
+                self._answer(rpc, function), request.FromString, lambda answer: answer.SerializeToString()
+            )
+            self._server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(f"dataserver.v1.{service}", {method: function_handler}),)
+            )
+        if handler is not None:
+            self._server.add_generic_rpc_handlers((handler,))
+        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def _answer(self, rpc: str, function: Callable[[Any], Message]) -> Callable[..., Message]:
+        def answer(request: Message, context: grpc.ServicerContext) -> Message:
+            self.called.append(rpc)
+            try:
+                return function(request)
+            except DataServerError as error:
+                code, message, metadata = status_of(error)
+                context.set_trailing_metadata(metadata)
+                context.abort(code, message)
+                raise
+
+        return answer
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+
+
+@pytest.fixture
+def unary():
+    """Start a server of unary calls; it ends with the test."""
+    servers: list[Unary] = []
+
+    def start(methods: Methods, handler: grpc.GenericRpcHandler | None = None) -> Unary:
+        servers.append(Unary(methods, handler))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture
