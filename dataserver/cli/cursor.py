@@ -20,7 +20,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     show.add_argument("name", metavar="RUN", help="the run's name")
     show.add_argument("--version", type=int, metavar="N", help="policy version (default: the committed one)")
     add_server_arguments(show)
-    show.set_defaults(run=_show)
+    show.set_defaults(handler=_show)
 
 
 def _show(arguments: argparse.Namespace) -> int:

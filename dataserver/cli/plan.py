@@ -27,7 +27,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     show.add_argument("--steps", required=True, metavar="A:B", help="steps A to before B")
     show.add_argument("--world-size", type=int, metavar="R", help="data-parallel ranks (default: as sealed)")
     add_server_arguments(show)
-    show.set_defaults(run=_show)
+    show.set_defaults(handler=_show)
 
 
 def _show(arguments: argparse.Namespace) -> int:

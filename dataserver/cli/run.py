@@ -41,7 +41,7 @@ def _add_verb(
     if name:
         parser.add_argument("name", metavar="NAME", help="the run's name")
     add_server_arguments(parser)
-    parser.set_defaults(run=handler)
+    parser.set_defaults(handler=handler)
     return parser
 
 
