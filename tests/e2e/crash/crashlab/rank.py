@@ -1,0 +1,138 @@
+"""One rank of a trainer without a model: its optimizer step is to note which rows it was given."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from crashlab.collective import Collective
+from crashlab.samples import rows_of
+from crashlab.trigger import Point, Trigger
+from crashlab.weights import Checkpoint, Checkpoints, Consumed
+from dataserver.client import DataClient, Step
+from dataserver.cursor import Cursor
+from dataserver.errors import AttemptAliveError
+from dataserver.run_spec import BatchSpec, RunSpec
+
+RUN = "crash"
+PATIENCE_S = 20.0
+LEASE_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of the trainer job.
+
+    It resumes from the latest checkpoint, or from that of step `resume_from`; `by_version` gives the
+    server the checkpoint's version and not its cursor. Ranks end after `stop_after`, or with the run.
+    """
+
+    world_size: int
+    holder: str
+    batch: BatchSpec | None = None
+    stop_after: int | None = None
+    save_every: int = 3
+    resume_from: int | None = None
+    by_version: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job's things are."""
+
+    endpoints: str
+    directory: Path
+    spec: RunSpec
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.directory / "checkpoints")
+
+
+class Rank:
+    """State of one rank in one life."""
+
+    def __init__(self, place: Place, life: Life, collective: Collective, trigger: Trigger) -> None:
+        self.place = place
+        self.life = life
+        self.rank = collective.rank
+        self.collective = collective
+        self.trigger = trigger
+        self.checkpoints = place.checkpoints
+        self.consumed: list[Consumed] = []
+
+    def train(self) -> None:
+        """Begin or join the attempt, and consume steps to the end of this life."""
+        with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
+            number, base = self._join(client)
+            with client.stream(
+                RUN, number, world_rank=self.rank, dp_rank=self.rank, next_step=base.step + 1, credits=1
+            ) as stream:
+                for step in stream:
+                    self._optimize(step)
+                    stream.ack(step)
+                    self.trigger.reach(Point.AFTER_OPTIMIZER_STEP, step.number)
+                    ends = step.last or step.number == self.life.stop_after
+                    if ends or step.number % self.life.save_every == 0:
+                        self._save(client, number, step)
+                    if ends:
+                        return
+
+    def _join(self, client: DataClient) -> tuple[int, Cursor]:
+        """Rank 0 chooses the checkpoint and begins; the others hear of it."""
+        mine = self._begin(client) if self.rank == 0 else None
+        number, base, resumed_from = self.collective.all_gather(mine)[0]
+        if resumed_from is not None:
+            self.consumed = self.checkpoints.load(resumed_from).shard(self.rank, self.life.world_size)
+        return number, base
+
+    def _begin(self, client: DataClient) -> tuple[int, Cursor, int | None]:
+        life = self.life
+        checkpoint = self._chosen()
+        client.create_run(RUN, self.place.spec)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                attempt = client.begin_attempt(
+                    RUN,
+                    resume=checkpoint is not None,
+                    cursor=checkpoint.cursor if checkpoint and not life.by_version else None,
+                    version=checkpoint.cursor.step if checkpoint else None,
+                    world_size=life.world_size,
+                    dp_world_size=life.world_size,
+                    batch=life.batch,
+                    holder=life.holder,
+                    take_over=False,
+                )
+            except AttemptAliveError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LEASE_POLL_S)
+            else:
+                return attempt.number, attempt.base, checkpoint.cursor.step if checkpoint else None
+
+    def _chosen(self) -> Checkpoint | None:
+        if self.life.resume_from is not None:
+            return self.checkpoints.load(self.life.resume_from)
+        return self.checkpoints.latest()
+
+    def _optimize(self, step: Step) -> None:
+        """Consume all micro-batches; all ranks must agree on what the step is."""
+        rows = []
+        for micro_batch in step:
+            rows += rows_of(micro_batch)
+            self.trigger.reach(Point.MID_STREAM, step.number)
+        views = self.collective.all_gather((step.number, step.plan_digest, step.sync_weights, step.end))
+        if len(set(views)) != 1:
+            raise RuntimeError(f"ranks disagree: {views}")
+        self.consumed += [Consumed(step.number, row) for row in rows]
+
+    def _save(self, client: DataClient, attempt: int, step: Step) -> None:
+        self.checkpoints.write_shard(attempt, step.number, self.rank, self.consumed)
+        self.collective.barrier()
+        if self.rank == 0:
+            self.trigger.reach(Point.INSIDE_CHECKPOINT, step.number)
+            path = self.checkpoints.publish(attempt, step.end)
+            self.trigger.reach(Point.BEFORE_COMMIT, step.number)
+            client.commit_cursor(RUN, attempt, step.end, str(path))
+            self.trigger.reach(Point.AFTER_COMMIT, step.number)
+        self.collective.barrier()

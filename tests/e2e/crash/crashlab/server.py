@@ -1,0 +1,51 @@
+"""The real server, around whose ledger the test can crash things."""
+
+import asyncio
+import os
+from typing import Any
+
+import uvloop
+
+from crashlab.trigger import Point, Trigger
+from dataserver.config import ServerConfig
+from dataserver.cursor import Cursor
+from dataserver.ledger.interface import Ledger, ProposedSeal, Run, Seal
+from dataserver.server import app
+
+
+class CrashingLedger:
+    """The ledger that it is given, with points at which the trigger may go off."""
+
+    def __init__(self, ledger: Ledger, trigger: Trigger) -> None:
+        self._ledger = ledger
+        self._trigger = trigger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+        self._trigger.reach(Point.BEFORE_SEAL, proposed.step)
+        seal = self._ledger.seal(run_uid, attempt, proposed)
+        self._trigger.reach(Point.AFTER_SEAL, proposed.step)
+        return seal
+
+    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+        self._trigger.reach(Point.COMMIT_NOT_WRITTEN, cursor.step)
+        run = self._ledger.commit_cursor(name, attempt, cursor, checkpoint_uri)
+        self._trigger.reach(Point.COMMIT_NOT_ANSWERED, cursor.step)
+        return run
+
+
+def serve(config: ServerConfig, trigger: Trigger, ready: int) -> None:
+    """Serve until killed; writes a byte to the file descriptor `ready` once the port is open."""
+    open_real = app.open_ledger
+    app.open_ledger = lambda *args, **options: CrashingLedger(open_real(*args, **options), trigger)
+
+    async def run() -> None:
+        server = app.DataServer(config, reuse_port=True)
+        await server.start()
+        os.write(ready, b"!")
+        await asyncio.Event().wait()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())

@@ -1,0 +1,53 @@
+"""Runs scenarios, each in a forked process: `{"scenario", "arguments", "directory"}` in, complaints out.
+
+Everything is imported before the first fork, and nothing here starts gRPC, a server or a thread.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+import sqlalchemy.dialects.sqlite  # noqa: F401  # a server imports these three when it needs them: once here, not per server
+
+import dataserver.stores.parquet_file
+import dataserver.stores.scan  # noqa: F401
+from crashlab.scenarios import SCENARIOS
+
+SCENARIO_LIMIT_S = 60
+
+
+def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> list[str]:
+    """Run one scenario in a process group of its own, which is ended with it."""
+    result = directory / "complaints.json"
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        signal.alarm(SCENARIO_LIMIT_S)
+        try:
+            complaints = SCENARIOS[scenario](directory, **arguments)
+        except Exception:  # noqa: BLE001  # a scenario that fails is a complaint
+            complaints = [traceback.format_exc()]
+        result.write_text(json.dumps(complaints))
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if status == 0:
+        return json.loads(result.read_text())
+    logs = "\n".join(f"--- {log.name}\n{log.read_text()[-800:]}" for log in sorted(directory.glob("*.log")))
+    return [f"{scenario} ended with {os.waitstatus_to_exitcode(status)} (limit {SCENARIO_LIMIT_S} s)\n{logs}"]
+
+
+def main() -> None:
+    for line in sys.stdin:
+        order = json.loads(line)
+        complaints = run_forked(order["scenario"], order["arguments"], Path(order["directory"]))
+        print(json.dumps(complaints), flush=True)
+
+
+if __name__ == "__main__":
+    main()

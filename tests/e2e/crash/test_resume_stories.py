@@ -1,0 +1,50 @@
+"""Stories of resumes and rivals, each told with real processes."""
+
+import pytest
+from crashlab.pool import Pool
+
+
+def test_the_second_resume_goes_on_where_the_second_save_was(laboratory: Pool):
+    assert laboratory.run("resume_twice") == []
+
+
+def test_a_save_exactly_at_the_end_of_an_epoch_leaves_the_next_epoch_whole(laboratory: Pool):
+    assert laboratory.run("save_at_epoch_end") == []
+
+
+def test_a_resume_changes_neither_its_own_epoch_nor_the_one_after(laboratory: Pool):
+    assert laboratory.run("resumed_and_uninterrupted") == []
+
+
+def test_a_run_resumes_by_name_and_version_without_a_cursor(laboratory: Pool):
+    assert laboratory.run("resume_by_version") == []
+
+
+def test_the_batch_size_may_change_at_a_resume(laboratory: Pool):
+    assert laboratory.run("batch_size_changes") == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (4, 1), (1, 4)])
+def test_a_crash_inside_a_window_loses_and_repeats_nothing_at_another_world_size(
+    laboratory: Pool, before: int, after: int
+):
+    assert laboratory.run("window_crash", before=before, after=after) == []
+
+
+@pytest.mark.parametrize("victim", ["server", "both"])
+@pytest.mark.parametrize("point", ["commit_not_written", "commit_not_answered"])
+def test_a_lost_commit_costs_nothing(laboratory: Pool, point: str, victim: str):
+    assert laboratory.run("lost_commit", point=point, victim=victim) == []
+
+
+def test_a_ledger_restored_from_an_older_copy_adopts_the_cursor_of_the_checkpoint(laboratory: Pool):
+    assert laboratory.run("ledger_restored") == []
+
+
+@pytest.mark.parametrize("point", ["before_seal", "after_seal", "mid_stream"])
+def test_ranks_move_to_the_other_replica_when_theirs_is_killed(laboratory: Pool, point: str):
+    assert laboratory.run("replica_killed", point=point) == []
+
+
+def test_a_second_trainer_is_refused_until_it_takes_over_and_the_first_stays_fenced(laboratory: Pool):
+    assert laboratory.run("two_trainers") == []
