@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = options.handler(options)
         sys.stdout.flush()
     except DataServerError as error:
-        print(f"dataserver: {error}", file=sys.stderr)
+        print("dataserver:", " ".join(str(error).splitlines()), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python flushes stdout once more when it ends.

@@ -21,6 +21,9 @@ from dataserver.stores.tables import NO_TARGET
 # Temporaries of a check take some 8 to 25 bytes a token: about 50 MiB at this size.
 PIECE_TOKENS = 1 << 21
 
+# Starts and lengths of these are held at a time, so that short rows are bounded too.
+_PIECE_ROWS = 1 << 20
+
 # Token ids are signed 32-bit with everyone downstream (torch labels, tokenizers, the contract).
 MAX_TOKEN = 2**31 - 1
 
@@ -64,20 +67,8 @@ class PieceIndex:
 
 def pieces_of(batch: pa.RecordBatch, *, shard: str, with_mask: bool) -> Iterator[Piece]:
     """Cut a record batch into pieces of whole rows; raises `StoreRefusedError` for a column's type."""
-    names = batch.schema.names
-    columns = {name: ragged(batch.column(names.index(name)), shard=shard, column=name) for name in names}
-    input_ids = columns[INPUT_IDS]
-    if input_ids.value_type == "bool":
-        raise type_refusal(batch.schema.field(INPUT_IDS).type, shard=shard, column=INPUT_IDS)
-    loss_mask = columns[LOSS_MASK] if with_mask else None
-    attention_mask = columns.get(ATTENTION_MASK)
-    longest = np.maximum.reduce([column.lengths for column in columns.values()])
-    for begin, end in _cuts(longest):
-        yield Piece(
-            input_ids=input_ids.rows(begin, end),
-            loss_mask=None if loss_mask is None else loss_mask.rows(begin, end),
-            attention_mask=None if attention_mask is None else attention_mask.rows(begin, end),
-        )
+    for begin in range(0, batch.num_rows, _PIECE_ROWS):
+        yield from _pieces_of_rows(batch.slice(begin, _PIECE_ROWS), shard, with_mask=with_mask)
 
 
 def first_fault(piece: Piece) -> Fault | None:
@@ -109,6 +100,23 @@ def index_piece(piece: Piece) -> PieceIndex:
     )
 
 
+def _pieces_of_rows(batch: pa.RecordBatch, shard: str, *, with_mask: bool) -> Iterator[Piece]:
+    names = [name for name in (INPUT_IDS, LOSS_MASK, ATTENTION_MASK) if name in batch.schema.names]
+    columns = {name: ragged(batch.column(name), shard=shard, column=name) for name in names}
+    input_ids = columns[INPUT_IDS]
+    if input_ids.value_type == "bool":
+        raise type_refusal(batch.schema.field(INPUT_IDS).type, shard=shard, column=INPUT_IDS)
+    loss_mask = columns[LOSS_MASK] if with_mask else None
+    attention_mask = columns.get(ATTENTION_MASK)
+    longest = np.maximum.reduce([column.lengths for column in columns.values()])
+    for begin, end in _cuts(longest):
+        yield Piece(
+            input_ids=input_ids.rows(begin, end),
+            loss_mask=None if loss_mask is None else loss_mask.rows(begin, end),
+            attention_mask=None if attention_mask is None else attention_mask.rows(begin, end),
+        )
+
+
 def _cuts(lengths: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Row ranges of at most PIECE_TOKENS values, or of a single row; rows without tokens count 1."""
     ends = np.cumsum(np.maximum(lengths, 1))
@@ -128,13 +136,30 @@ def _targets(
         counts = np.maximum(ends - begins - 1, 0)
         return np.where(counts > 0, 1, NO_TARGET), counts
     flat, _ = mask.flat()
-    ones = np.flatnonzero(flat)
-    low = np.searchsorted(ones, np.minimum(begins + 1, ends))
-    counts = np.searchsorted(ones, ends) - low
+    run_begins, run_ends = _runs_of_ones(flat)
+    before = np.concatenate(([0], np.cumsum(run_ends - run_begins)))
+
+    def ones_before(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        run = np.searchsorted(run_begins, positions)
+        beyond = np.maximum(run_ends[run - 1] - positions, 0) if len(run_ends) else 0
+        return np.where(run > 0, before[run] - beyond, 0)
+
+    candidates = np.minimum(begins + 1, ends)
+    counts = ones_before(ends) - ones_before(candidates)
     first = np.full(len(begins), NO_TARGET, dtype=np.int64)
     found = counts > 0
-    first[found] = ones[low[found]] - begins[found]
+    run = np.searchsorted(run_ends, candidates[found], side="right")
+    first[found] = np.maximum(run_begins[run], candidates[found]) - begins[found]
     return first, counts
+
+
+def _runs_of_ones(flat: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where runs of ones begin and end (excluded): far fewer numbers than there are ones."""
+    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    first = np.zeros(1 if len(flat) and flat[0] else 0, dtype=np.int64)
+    last = np.full(1 if len(flat) and flat[-1] else 0, len(flat), dtype=np.int64)
+    bounds = np.concatenate((first, edges, last))
+    return bounds[::2], bounds[1::2]
 
 
 def _token_faults(column: Ragged) -> Iterator[Fault]:
@@ -150,19 +175,24 @@ def _token_faults(column: Ragged) -> Iterator[Fault]:
         yield from _at_first_value(
             broken, ends, INPUT_IDS, lambda at: f"Row {{row}}: input_ids holds {flat[at]}, which is not a whole number."
         )
-    if flat.dtype.kind in "if" and len(flat) and not flat.min() >= 0:
-        yield from _at_first_value(
-            flat < 0, ends, INPUT_IDS, lambda at: f"Row {{row}}: input_ids holds {flat[at]}, a negative token id."
-        )
-    if len(flat) and not flat.max() <= MAX_TOKEN:
-        yield from _at_first_value(
-            flat > MAX_TOKEN,
-            ends,
-            INPUT_IDS,
-            lambda at: (
-                f"Row {{row}}: input_ids holds {flat[at]}, above {MAX_TOKEN}, the highest token id there can be."
-            ),
-        )
+    if len(flat) == 0 or _are_tokens(flat):
+        return
+    yield from _at_first_value(
+        flat < 0, ends, INPUT_IDS, lambda at: f"Row {{row}}: input_ids holds {flat[at]}, a negative token id."
+    )
+    yield from _at_first_value(
+        flat > MAX_TOKEN,
+        ends,
+        INPUT_IDS,
+        lambda at: f"Row {{row}}: input_ids holds {flat[at]}, above {MAX_TOKEN}, the highest token id there can be.",
+    )
+
+
+def _are_tokens(flat: NDArray[Any]) -> bool:
+    """Whether all integers are legal token ids, in one pass where the type is wide."""
+    if flat.dtype.kind == "i" and flat.itemsize < 4:
+        return bool(flat.min() >= 0)
+    return flat.dtype.kind in "iu" and bool(_as_unsigned(flat).max() <= MAX_TOKEN)
 
 
 def _mask_faults(input_ids: Ragged, mask: Ragged) -> Iterator[Fault]:
@@ -207,10 +237,15 @@ def _values_not(column: Ragged, name: str, allowed: tuple[int, ...], text: str) 
 
 
 def _may_differ(flat: NDArray[Any], allowed: tuple[int, ...]) -> bool:
-    """False only if all integers lie within `allowed`, a run of integers: two passes without a temporary."""
+    """False only if all integers lie within `allowed`, a run of integers: passes without a temporary."""
     if flat.dtype.kind not in "iu" or len(flat) == 0:
         return len(flat) > 0
-    return bool(flat.max() > allowed[-1] or flat.min() < allowed[0])
+    return bool(_as_unsigned(flat).max() > allowed[-1] or (allowed[0] > 0 and flat.min() < allowed[0]))
+
+
+def _as_unsigned(flat: NDArray[Any]) -> NDArray[Any]:
+    """The same bytes: what is negative becomes larger than any value that is allowed."""
+    return flat.view(f"u{flat.itemsize}")
 
 
 def _null_row(column: Ragged, name: str, text: str) -> Iterator[Fault]:

@@ -18,10 +18,11 @@ from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, DecodedBlock
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
-from dataserver.stores.slices import copy_slices, fill_ones
+from dataserver.stores.slices import copy_slices, fill_ones, grouped
 from dataserver.stores.tables import Blocks
 
 if TYPE_CHECKING:
+    from dataserver.stores.formats import ShardFile
     from dataserver.stores.ragged import Ragged
 
 
@@ -48,6 +49,7 @@ class DecodedReader:
         self._blocks = blocks
         self._lengths = lengths
         self._cache = cache
+        self._file: ShardFile | None = None
 
     def copy(
         self,
@@ -59,8 +61,7 @@ class DecodedReader:
     ) -> None:
         """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
         blocks = self._blocks.of(rows)
-        for block in np.unique(blocks).tolist():
-            of_block = np.flatnonzero(blocks == block)
+        for block, of_block in grouped(blocks):
             decoded = self._cache.get((self._number, block), partial(self._decode, block))
             begins = decoded.starts[rows[of_block] - self._blocks.row_begins[block]]
             if tokens is not None:
@@ -101,10 +102,11 @@ class DecodedReader:
         from dataserver.stores.formats import open_shard_file  # noqa: PLC0415
         from dataserver.stores.ragged import ragged  # noqa: PLC0415
 
-        file = open_shard_file(self._manifest.format, self._path, self._name)
+        if self._file is None:
+            self._file = open_shard_file(self._manifest.format, self._path, self._name)
         names = [INPUT_IDS] if self._manifest.loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
         begin, end = int(self._blocks.field("begin")[block]), int(self._blocks.field("end")[block])
-        for batch in file.read_block(block, begin, end, names):
+        for batch in self._file.read_block(block, begin, end, names):
             columns = [ragged(batch.column(name), shard=self._name, column=name) for name in names]
             yield columns[0], columns[1] if len(columns) > 1 else None
 

@@ -10,6 +10,7 @@ written under a temporary name of the process, synced, and renamed. Of two proce
 the same at once, the first to rename wins and the other drops its copy, which is equal.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -27,6 +28,9 @@ from dataserver.errors import InternalError, InvalidConfigError
 # A build directory this old belongs to a process that was killed.
 _STALE_AFTER_S = 86_400.0
 _BUILDING = ".building-"
+
+# Several processes may find a broken directory at once, and each may replace it.
+_MOVE_TRIES = 8
 
 
 def default_index_dir() -> Path:
@@ -55,8 +59,11 @@ class Building:
 
     def append(self, name: str, array: NDArray[Any]) -> None:
         """Add the numbers of `array` to the end of the file `name`."""
-        with (self.path / name).open("ab") as file:
-            file.write(np.ascontiguousarray(array).data)
+        try:
+            with (self.path / name).open("ab") as file:
+                file.write(np.ascontiguousarray(array).data)
+        except OSError as error:
+            raise unwritable(self._root, error) from error
 
     def write_json(self, name: str, content: dict[str, object]) -> None:
         """Write `content` to the file `name`."""
@@ -75,24 +82,30 @@ class Building:
 
     def publish(self, final: Path) -> None:
         """Sync all files and move the directory to `final`; what already stands there stays if it is whole."""
-        for file in self.path.iterdir():
-            _sync(file)
-        _sync(self.path)
-        final.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self.path.rename(final)
-        except OSError:
-            if not final.is_dir():
-                raise
-            self._replace_unless_equal(final)
-        _sync(final.parent)
+            for file in self.path.iterdir():
+                _sync(file)
+            _sync(self.path)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self._move_to(final)
+            _sync(final.parent)
+        except OSError as error:
+            raise unwritable(self._root, error) from error
 
-    def _replace_unless_equal(self, final: Path) -> None:
-        """Keep `final` if its files have our sizes: names are hashes of contents, so it is then the same."""
-        if _sizes(final) == _sizes(self.path):
-            return
-        shutil.rmtree(final, ignore_errors=True)
-        self.path.rename(final)
+    def _move_to(self, final: Path) -> None:
+        """Names are hashes of contents: if the files that stand at `final` have our sizes, it is the same."""
+        for _ in range(_MOVE_TRIES):
+            try:
+                self.path.rename(final)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if _sizes(final) == _sizes(self.path):
+                    return
+                shutil.rmtree(final, ignore_errors=True)
+            else:
+                return
+        raise OSError(errno.EEXIST, "other processes keep writing it anew", str(final))
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -138,7 +151,11 @@ def _sync(path: Path) -> None:
 
 
 def _sizes(directory: Path) -> dict[str, int]:
-    return {file.name: file.stat().st_size for file in directory.iterdir()}
+    """Sizes by name; empty if the directory went away under us."""
+    try:
+        return {file.name: file.stat().st_size for file in directory.iterdir()}
+    except FileNotFoundError:
+        return {}
 
 
 def _sweep(root: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import xxhash
 
-from dataserver.errors import StoreDamagedError
+from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.discovery import Discovery, discover
 from dataserver.stores.index import Building, default_index_dir, write_atomically
 from dataserver.stores.manifest import INDEX_VERSION, Manifest, Shard
@@ -24,7 +24,7 @@ def open_store(
     *,
     loss_mask: LossMask = LossMask.COLUMN,
     index_dir: Path | None = None,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
 ) -> Store:
     """Open the store at `path`, a file or a directory; the first time every row is checked.
 
@@ -34,14 +34,19 @@ def open_store(
     Raises `StoreNotFoundError`, `StoreRefusedError` for the first rule that the store breaks, and
     `InvalidConfigError` if the index cannot be written.
     """
+    if "://" in str(path):
+        raise StoreRefusedError(f"'{path}' is a URL. Only stores on local disks are read yet: give a path.")
     root = Path(path).absolute()
     loss_mask = LossMask(loss_mask)
-    index = default_index_dir() if index_dir is None else Path(index_dir).absolute()
-    discovery = discover(root)
-    warm = _open_warm(root, index, discovery, loss_mask)
-    if warm is not None:
-        return warm
-    return _open_cold(root, index, discovery, loss_mask, progress)
+    index = default_index_dir() if index_dir is None else index_dir.absolute()
+    try:
+        discovery = discover(root)
+        warm = _open_warm(root, index, discovery, loss_mask)
+        if warm is not None:
+            return warm
+        return _open_cold(root, index, discovery, loss_mask, progress or no_progress)
+    except OSError as error:
+        raise StoreRefusedError(f"Pretokenized dataset at '{root}' cannot be read ({error}).") from error
 
 
 def reopen_store(path: Path, loss_mask: LossMask, index_dir: Path, fingerprint: str) -> Store:

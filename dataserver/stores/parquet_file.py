@@ -24,38 +24,44 @@ class ParquetFile:
 
     base_address = None
 
-    def __init__(self, name: str, file: pq.ParquetFile) -> None:
+    def __init__(self, path: Path, name: str, metadata: pq.FileMetaData, columns: tuple[Column, ...]) -> None:
+        self._path = path
         self._name = name
-        self._file = file
-        self.columns: tuple[Column, ...] = columns_of(file.schema_arrow)
+        self._metadata = metadata
+        self.columns = columns
 
     @classmethod
     def open(cls, path: Path, name: str) -> Self:
         """Read the footer of the file at `path`."""
         try:
-            return cls(name, pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True))
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                return cls(path, name, file.metadata, columns_of(file.schema_arrow))
         except (pa.ArrowException, OSError) as error:
             raise StoreRefusedError(f"Shard '{name}': Parquet cannot read it ({error}).", shard=name) from error
 
     def scan(self, names: Sequence[str]) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
         """Every row group in order."""
         begin = 0
-        for group in range(self._file.num_row_groups):
+        for group in range(self._metadata.num_row_groups):
             end = max(begin, self._end_of(group))
             yield begin, end, self.read_block(group, begin, end, names)
             begin = end
 
     def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """One row group, in record batches of about `_BATCH_BYTES`."""
-        group = self._file.metadata.row_group(block)
+        group = self._metadata.row_group(block)
         if group.num_rows == 0:
             return
         rows = max(1, _BATCH_BYTES * group.num_rows // max(1, _selected_bytes(group, names)))
         rows_read = 0
         try:
-            for batch in self._file.iter_batches(rows, row_groups=[block], columns=list(names), use_threads=False):
-                rows_read += batch.num_rows
-                yield batch
+            # A reader of its own for each call: readers are not safe to share between threads.
+            with pq.ParquetFile(
+                self._path, metadata=self._metadata, pre_buffer=False, page_checksum_verification=True
+            ) as file:
+                for batch in file.iter_batches(rows, row_groups=[block], columns=list(names), use_threads=False):
+                    rows_read += batch.num_rows
+                    yield batch
         except (pa.ArrowException, OSError) as error:
             raise self._refusal(block, f"it cannot be decoded ({error})") from error
         if rows_read != group.num_rows:
@@ -63,7 +69,7 @@ class ParquetFile:
 
     def _end_of(self, group: int) -> int:
         """The byte after the last of a row group."""
-        chunks = self._file.metadata.row_group(group)
+        chunks = self._metadata.row_group(group)
         ends = []
         for index in range(chunks.num_columns):
             chunk = chunks.column(index)

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from dataserver.stores.progress import Progress
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask, ShardSchema, check_schemas, selected_columns
 from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
 
-_HASH_CHUNK = 4 << 20
+_HASH_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _check_columns(discovery: Discovery, files: dict[str, Path], store_path: Pat
 def _scan_shard(scan: _Scan, number: int, relative: str) -> Shard:
     path = scan.discovery.root / relative
     begin_row = scan.figures.rows
-    with _unchanged(path, relative) as stat, path.open("rb") as raw:
+    with _unchanged(path, relative) as stat, path.open("rb", buffering=0) as raw:
         digest = _Digest(raw, scan)
         file = open_shard_file(scan.discovery.format, path, relative)
         mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=stat.st_size)
@@ -210,21 +210,22 @@ def _positions(
 class _Digest:
     """XXH3-128 of a file, taken as far as asked."""
 
-    def __init__(self, raw: BinaryIO, scan: _Scan) -> None:
+    def __init__(self, raw: FileIO, scan: _Scan) -> None:
         self._raw = raw
         self._scan = scan
         self._done = 0
         self._hash = xxhash.xxh3_128()
+        self._chunk = memoryview(bytearray(_HASH_CHUNK))
 
     def advance(self, end: int) -> None:
         """Hash on up to byte `end`."""
         while self._done < end:
-            chunk = self._raw.read(min(_HASH_CHUNK, end - self._done))
-            if not chunk:
+            count = self._raw.readinto(self._chunk[: end - self._done])
+            if not count:
                 return
-            self._hash.update(chunk)
-            self._done += len(chunk)
-            self._scan.hashed(len(chunk))
+            self._hash.update(self._chunk[:count])
+            self._done += count
+            self._scan.hashed(count)
 
     def hexdigest(self) -> str:
         """The digest of what was hashed."""

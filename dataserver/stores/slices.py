@@ -4,6 +4,7 @@ Nothing here looks at single tokens. Where source and target differ in width the
 slice casts; admission has shown that the target is wide enough.
 """
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +57,16 @@ def copy_bits(
     """`copy_slices` out of an Arrow bitmap; `begins` count bits."""
     for begin, length, start in zip(begins.tolist(), lengths.tolist(), starts.tolist(), strict=True):
         out[start : start + length] = unpack_bits(packed, begin, length)
+
+
+def grouped(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each distinct key, ascending, with the indices (int64[k]) at which it stands, ascending."""
+    if len(keys) and (keys == keys[0]).all():
+        yield int(keys[0]), np.arange(len(keys))
+        return
+    order = np.argsort(keys, kind="stable")
+    distinct, begins = np.unique(keys[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(order, begins[1:]), strict=True)
 
 
 def fill_ones(lengths: NDArray[np.int64], starts: NDArray[np.int64], out: NDArray[Any]) -> None:

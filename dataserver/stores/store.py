@@ -22,7 +22,7 @@ from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.schema import Column, LossMask
-from dataserver.stores.slices import ShardReader
+from dataserver.stores.slices import ShardReader, grouped
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
 
@@ -185,9 +185,8 @@ class Store:
         Raises `StoreDamagedError` if a shard changed since it was admitted.
         """
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
-        for shard in np.unique(shards).tolist():
+        for shard, of_shard in grouped(shards):
             self._check_now_and_then(shard)
-            of_shard = np.flatnonzero(shards == shard)
             within = rows[of_shard] - self._shard_begins[shard]
             self._reader(shard).copy(within, lengths[of_shard], starts[of_shard], tokens, mask)
 

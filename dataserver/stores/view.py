@@ -260,9 +260,10 @@ def _count_prefix_targets(
     building: Building, tables: Tables, store: "Store", max_length: int, figures: _Figures
 ) -> None:
     """Write the targets of every kept row within its served prefix; only masks of cut rows are read."""
-    kept = building.read(_ROWS, "<i8", figures.rows) if figures.dropped else np.arange(store.rows, dtype=np.int64)
+    kept = building.read(_ROWS, "<i8", figures.rows) if figures.dropped else None
     for begin in range(0, figures.rows, _CHUNK_ROWS):
-        rows = kept[begin : begin + _CHUNK_ROWS]
+        end = min(begin + _CHUNK_ROWS, figures.rows)
+        rows = np.arange(begin, end, dtype=np.int64) if kept is None else kept[begin:end]
         counts = tables.targets[rows].astype("<i4")
         long_at = np.flatnonzero(tables.lengths[rows] > max_length)
         step = max(1, _CHUNK_TOKENS // max_length)
