@@ -26,8 +26,12 @@ from dataserver.errors import (
 DOMAIN: Final = "dataserver"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 
-# Message and details travel in HTTP/2 headers, of which peers accept 8 KiB in all.
-MAX_MESSAGE_CHARS: Final = 1500
+# Message and details travel in HTTP/2 headers, of which peers accept 8 KiB in all; a status that
+# is larger arrives as RESOURCE_EXHAUSTED, without its reason. The message stands there twice:
+# percent-encoded, which may triple it, and in base64 inside the details.
+MAX_MESSAGE_BYTES: Final = 1200
+MAX_DETAIL_BYTES: Final = 200
+MAX_DETAILS: Final = 5
 
 _BY_CLASS: Final = {reason.error: reason for reason in REASONS}
 _BY_NAME: Final = {reason.name: reason for reason in REASONS}
@@ -47,10 +51,9 @@ def status_of(error: DataServerError) -> tuple[grpc.StatusCode, str, tuple[tuple
     """Return status code, message and trailing metadata for an error."""
     reason = _BY_CLASS[type(error)]
     code = grpc.StatusCode[reason.status]
-    message = error.message
-    if len(message) > MAX_MESSAGE_CHARS:
-        message = message[: MAX_MESSAGE_CHARS - 1] + "…"
-    info = ErrorInfo(reason=reason.name, domain=DOMAIN, metadata=error.details)
+    message = _shortened(error.message, MAX_MESSAGE_BYTES)
+    details = {name: _shortened(value, MAX_DETAIL_BYTES) for name, value in list(error.details.items())[:MAX_DETAILS]}
+    info = ErrorInfo(reason=reason.name, domain=DOMAIN, metadata=details)
     packed = any_pb2.Any()
     packed.Pack(info)
     status = Status(code=code.value[0], message=message, details=[packed])
@@ -67,6 +70,14 @@ def error_of(failed: grpc.RpcError) -> DataServerError:
     if info is not None and info.reason in _BY_NAME:
         return _BY_NAME[info.reason].error(message, **dict(info.metadata))
     return _BY_CODE.get(code, InternalError)(f"{message} [{code.name}]")
+
+
+def _shortened(text: str, limit: int) -> str:
+    """`text`, or as much of its beginning as fits `limit` bytes of UTF-8 with an ellipsis."""
+    data = text.encode(errors="replace")
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - 3].decode(errors="ignore") + "…"
 
 
 def _error_info(metadata: Sequence[tuple[str, str | bytes]]) -> ErrorInfo | None:
