@@ -7,6 +7,9 @@ from dataserver.errors import InvalidRequestError
 
 LONGEST_TOKEN = 1024
 
+# Numbers of so many characters fit any column.
+LONGEST_NUMBER = 18
+
 
 def page_token(kind: str, after: str) -> str:
     """The token of a page of `kind` that begins behind `after`."""
@@ -33,6 +36,6 @@ def page_after(kind: str, token: str, first: str) -> str:
 def page_after_number(kind: str, token: str, first: int) -> int:
     """`page_after` for tokens that hold a number."""
     after = page_after(kind, token, str(first))
-    if not after.removeprefix("-").isdecimal() or len(after) > 19:
+    if not after.removeprefix("-").isdecimal() or len(after) > LONGEST_NUMBER:
         raise InvalidRequestError(f"page_token {token[:64]!r}: give next_page_token of the answer before, or none")
     return int(after)

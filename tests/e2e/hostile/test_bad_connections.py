@@ -1,0 +1,102 @@
+"""Clients that vanish, stall or say nothing cost the server nothing that lasts."""
+
+import socket
+from contextlib import ExitStack
+
+import grpc
+import pytest
+from hostilelab.methods import begin, credit, open_of
+from hostilelab.stage import begin_attempt, set_stage
+from hostilelab.victim import VictimServer
+from hostilelab.wire import OK, Talk, Wire
+
+SILENT_CLIENTS = 200
+
+
+def test_clients_that_connect_and_say_nothing_keep_nobody_out(server: VictimServer, wire: Wire):
+    set_stage(wire)
+    before = server.vitals()
+    host, port = server.endpoint.rsplit(":", 1)
+    with ExitStack() as silent:
+        for _ in range(SILENT_CLIENTS):
+            silent.enter_context(socket.create_connection((host, int(port)), timeout=5))
+        set_stage(wire)
+        assert server.vitals().threads <= before.threads + 8
+    after = server.settled(before)
+    assert after.descriptors <= before.descriptors
+
+
+@pytest.mark.parametrize(
+    "noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 4096, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 512]
+)
+def test_bytes_that_are_no_http2_end_only_their_connection(server: VictimServer, wire: Wire, noise: bytes):
+    set_stage(wire)
+    before = server.vitals()
+    host, port = server.endpoint.rsplit(":", 1)
+    for _ in range(20):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(noise)
+    assert server.settled(before).descriptors <= before.descriptors
+
+
+def test_clients_that_open_and_vanish_leave_no_stream_and_free_their_rank(server: VictimServer):
+    patient = Wire(server.endpoint)
+    stage = set_stage(patient)
+    before = server.settled(server.vitals())
+    for _ in range(20):
+        hasty = Wire(server.endpoint)
+        talk = Talk(hasty, [open_of(stage.run, stage.attempt, credits=1).SerializeToString()])
+        assert talk.hear().WhichOneof("message") == "opened"
+        hasty.close()
+        talk.half_close()
+    after = server.settled(before)
+    assert (after.streams, after.descriptors) == (before.streams, before.descriptors)
+    begin_attempt(patient, begin(stage.run, holder="next", take_over=False))
+    patient.close()
+
+
+def test_a_client_that_never_grants_credits_gets_no_more_than_it_asked_for(server: VictimServer, wire: Wire):
+    stage = set_stage(wire)
+    talk = Talk(wire, [open_of(stage.run, stage.attempt, credits=1).SerializeToString()])
+    kinds = [talk.hear().WhichOneof("message") for _ in range(3)]
+    assert kinds == ["opened", "step_begun", "micro_batch"]
+    sent = server.metric("dataserver_micro_batches_sent_total")
+    other = set_stage(wire)
+    assert other.attempt == 1
+    assert server.metric("dataserver_micro_batches_sent_total") == sent
+    talk.say(credit(1).SerializeToString())
+    assert talk.hear().WhichOneof("message") == "micro_batch"
+    talk.cancel()
+
+
+def test_a_stream_that_is_half_closed_in_the_middle_of_a_step_ends_well_at_once(server: VictimServer, wire: Wire):
+    stage = set_stage(wire)
+    before = server.vitals()
+    for _ in range(10):
+        status, answers = wire.conversation([open_of(stage.run, stage.attempt, credits=1).SerializeToString()])
+        assert status == OK
+        assert len(answers) <= 3
+    assert server.settled(before).streams == before.streams
+
+
+def test_a_newer_open_of_a_rank_ends_the_older_stream(wire: Wire):
+    stage = set_stage(wire)
+    opening = open_of(stage.run, stage.attempt, credits=1).SerializeToString()
+    older = Talk(wire, [opening])
+    assert older.hear().WhichOneof("message") == "opened"
+    newer = Talk(wire, [opening])
+    assert newer.hear().WhichOneof("message") == "opened"
+    status, _ = older.rest()
+    assert status.verdict == ("FAILED_PRECONDITION", "FAILED_PRECONDITION")
+    assert newer.hear().WhichOneof("message") == "step_begun"
+    newer.cancel()
+
+
+def test_many_streams_that_open_in_vain_leave_nothing_behind(server: VictimServer, wire: Wire):
+    set_stage(wire)
+    before = server.vitals()
+    for _ in range(200):
+        with pytest.raises(grpc.RpcError):
+            Talk(wire, [open_of("nobody", 1).SerializeToString()]).hear()
+    after = server.settled(before, threads=4)
+    assert (after.streams, after.descriptors) == (before.streams, before.descriptors)
