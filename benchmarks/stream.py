@@ -1,0 +1,189 @@
+"""One server to one client, from the mapped store to numpy views, beside raw TCP in the same run.
+
+    tcp        a socket that sends one constant buffer of the same size over and over
+    tcp+work   a socket whose sender gathers and hashes the same micro-batches: what any transport pays
+    stream     `dataserver serve` and `dataserver.client`: plan, gather, checksum, gRPC, checksum, views
+
+The three run interleaved. The client reads every token once (a sum), so that views are not free.
+CPU seconds are those of the whole server process and of the whole client, per 10^9 tokens.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from benchmarks.report import Spread, report
+from dataserver.client import DataClient
+from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
+from dataserver.stores import open_store
+from dataserver.testing import write_store
+
+SAMPLES, RUNS, SEED = 60_000, 5, 3
+SHAPES = {"chat": (330, 1.0, 4096), "reasoning": (5000, 0.85, 32768)}
+CAPACITIES = (2**15, 2**19)
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def main():
+    rows = []
+    with tempfile.TemporaryDirectory() as directory:
+        for shape, (median, sigma, longest) in SHAPES.items():
+            lengths = draw_lengths(median, sigma, longest)
+            path = write_store(Path(directory) / shape, lengths=lengths.tolist(), vocab_size=150_000)
+            with serving(Path(directory), path) as (endpoint, process):
+                for capacity in CAPACITIES:
+                    rows.append(compare(shape, capacity, longest, path, endpoint, process))
+    report(
+        "stream", "Mapped store to numpy views on the client", rows, ["GB/s of token and mask bytes, median (range)"]
+    )
+
+
+def draw_lengths(median, sigma, longest):
+    count = SAMPLES * 330 // median
+    drawn = np.random.default_rng(SEED).lognormal(np.log(median), sigma, count)
+    return np.clip(drawn, 8, longest).astype(np.int64)
+
+
+def compare(shape, capacity, longest, path, endpoint, process):
+    step_tokens = 8 * capacity
+    spec = RunSpec(
+        order=OrderSpec(sources=(Source(store="bench"),), max_length=longest, seed=SEED),
+        batch=BatchSpec(step_tokens=step_tokens, micro_batch_tokens=max(capacity, longest), max_epochs=1),
+    )
+    rates = {"tcp": [], "tcp+work": [], "stream": []}
+    server_cpu, client_cpu = [], []
+    for run in range(RUNS):
+        cpu_before, began = cpu_seconds(process.pid), time.process_time()
+        size, count, tokens, seconds = stream(f"{shape}-{capacity}-{run}", spec, endpoint)
+        client_cpu.append((time.process_time() - began) / tokens * 1e9)
+        server_cpu.append((cpu_seconds(process.pid) - cpu_before) / tokens * 1e9)
+        total = size * count
+        rates["stream"].append(total / seconds / 1e9)
+        rates["tcp"].append(total / over_tcp(size, count, None) / 1e9)
+        rates["tcp+work"].append(total / over_tcp(size, count, path) / 1e9)
+    stream_rate = Spread.of(rates["stream"])
+    return {
+        "lengths": shape,
+        "micro-batch tokens": capacity,
+        "tcp": Spread.of(rates["tcp"]),
+        "tcp+work": Spread.of(rates["tcp+work"]),
+        "stream": stream_rate,
+        "stream / tcp": stream_rate.median / Spread.of(rates["tcp"]).median,
+        "stream / tcp+work": stream_rate.median / Spread.of(rates["tcp+work"]).median,
+        "server CPU s / 1e9 tokens": Spread.of(server_cpu),
+        "client CPU s / 1e9 tokens": Spread.of(client_cpu),
+    }
+
+
+def stream(run, spec, endpoint):
+    """Consume one epoch; return mean payload bytes, micro-batches, tokens, seconds."""
+    with DataClient(endpoint) as client:
+        client.create_run(run, spec)
+        attempt = client.begin_attempt(
+            run, resume=False, cursor=None, version=None, world_size=1, dp_world_size=1, batch=None, holder="bench"
+        )
+        payload = count = tokens = 0
+        began = time.perf_counter()
+        with client.stream(run, attempt.number, world_rank=0, dp_rank=0, next_step=1) as steps:
+            for step in steps:
+                for micro_batch in step:
+                    micro_batch.tokens.sum()
+                    payload += micro_batch.tokens.nbytes + len(micro_batch.tokens) // 8
+                    tokens += len(micro_batch.tokens)
+                    count += 1
+                steps.ack(step)
+        return payload // count, count, tokens, time.perf_counter() - began
+
+
+def constant(size):
+    data = bytes(size)
+    return lambda: data
+
+
+def gathering(path, size):
+    """Return a maker of messages that copies random rows of the store and hashes them, as the server must."""
+    view = open_store(path).view(2**20, LongRows.TRUNCATE)
+    random = np.random.default_rng(SEED)
+    tokens_wanted = size * 8 // 33
+
+    def make():
+        rows = random.integers(0, view.rows, 4 + 2 * tokens_wanted // 300)
+        ends = np.cumsum(view.lengths(rows))
+        rows = rows[: max(1, int(np.searchsorted(ends, tokens_wanted)))]
+        ends = ends[: len(rows)]
+        tokens, mask = np.zeros(ends[-1], dtype=np.uint32), np.zeros(ends[-1], dtype=np.uint8)
+        view.read_into(rows, tokens, mask, ends - view.lengths(rows))
+        data = np.packbits(mask).tobytes() + tokens.tobytes()
+        xxhash.xxh3_64_intdigest(data)
+        return data.ljust(size, b"\0")[:size]
+
+    return make
+
+
+def send_over_tcp(address, size, count, store):
+    make = constant(size) if store is None else gathering(store, size)
+    with socket.create_connection(address) as connection:
+        for _ in range(count):
+            connection.sendall(make())
+
+
+def over_tcp(size, count, store):
+    """Seconds to receive `count` messages of `size` bytes from another process and sum them."""
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = get_context("spawn").Process(
+            target=send_over_tcp, args=(listener.getsockname(), size, count, store), daemon=True
+        )
+        sender.start()
+        connection, _ = listener.accept()
+        began = time.perf_counter()
+        with connection:
+            for _ in range(count):
+                received = 0
+                while received < size:
+                    received += connection.recv_into(view[received:])
+                np.frombuffer(buffer, dtype=np.uint32, count=size // 4).sum()
+        seconds = time.perf_counter() - began
+    sender.join()
+    return seconds
+
+
+@contextmanager
+def serving(directory, store):
+    command = [
+        sys.executable, "-m", "dataserver.cli.main", "serve", "--store", f"bench={store}",
+        "--listen", "127.0.0.1:0", "--ledger", f"sqlite:///{directory}/{store.name}.db", "--metrics-listen", "",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for line in process.stdout:
+            if found := re.search(r"listening on (\S+:\d+)", line):
+                break
+        else:
+            raise RuntimeError(f"the server ended with {process.wait()}")
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        yield found.group(1), process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+if __name__ == "__main__":
+    main()
