@@ -1,8 +1,8 @@
 """The name of an order, and the versions of the code that an order and a plan depend on.
 
 Two versions, because two things depend on code (docs/decisions/0002-two-planner-versions.md):
-which sample stands at which position, and which samples share a step of a window and a
-micro-batch. Only the first makes a cursor foreign.
+which sample stands at which position, and which samples share a step and a micro-batch. Only
+the first makes a cursor foreign.
 """
 
 import hashlib
@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataserver.run_spec import OrderSpec
 
 ORDER_VERSION = 1
-"""Raise it with any change of what `sampling` or the cut give for equal input. It is part of the order
-fingerprint, so older checkpoints are refused."""
+"""Raise it with any change of which sample stands at which position: of `sampling`, or of which rows a store keeps.
+
+It is part of the order fingerprint, so checkpoints of another version are refused."""
 
 PLANNER_VERSION = 1
-"""Raise it with any change of what `packing` or the deal of a window give for equal input. It is part of the
-plan digest, the seal and the deal; older checkpoints go on, except inside a window."""
+"""Raise it with any change of what is made of equal samples: of the cut, the deal of a window, or `packing`.
+
+It is part of the plan digest, the seal and the deal. Checkpoints of another version go on, except inside a window."""
 
 _FIELDS = ("sources", "stores", "seed", "shuffle", "max_length", "long_rows", "code")
 _WHOLE_DIGITS = 32
