@@ -67,14 +67,14 @@ def mount_of(path: Path, mounts: list[Mount]) -> Mount | None:
     return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
 
 
-def refuse_network_filesystem(path: Path, mounts_file: Path = MOUNTS) -> None:
+def refuse_network_filesystem(path: Path) -> None:
     """Raise `InvalidConfigError` if the SQLite file `path` lies on a network file system.
 
     Two hosts that open it there do not see each other's locks, and the file is damaged.
     """
-    if not mounts_file.exists():  # not Linux: nothing to read it from
+    if not MOUNTS.exists():  # not Linux: nothing to read it from
         return
-    mount = mount_of(path.parent.resolve() / path.name, read_mounts(mounts_file.read_text()))
+    mount = mount_of(path.parent.resolve() / path.name, read_mounts(MOUNTS.read_text()))
     if mount is not None and mount.type in NETWORK_FILESYSTEMS:
         raise InvalidConfigError(
             f"ledger {path} lies on {mount.point}, a network file system ({mount.type}), where SQLite's locks do not "

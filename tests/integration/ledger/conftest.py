@@ -1,0 +1,214 @@
+"""Ledgers on SQLite and on a real PostgreSQL: every test that asks for `ledger` runs on both."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from dataserver.cursor import Cursor
+from dataserver.ledger import Attempt, ProposedSeal, Run, Seal
+from dataserver.ledger.database import Database
+from dataserver.ledger.engine import open_database
+from dataserver.ledger.sql import SqlLedger
+from dataserver.planning.fingerprint import order_fingerprint
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
+
+LEASE_S = 30.0
+
+
+class PostgresServer:
+    """A PostgreSQL of our own: a directory, a unix socket, no network."""
+
+    def __init__(self, binaries: Path, directory: Path) -> None:
+        self._binaries = binaries
+        self._directory = directory
+        self._as_user = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
+        self.url = f"postgresql://ledger@/postgres?host={directory}"
+
+    def create(self) -> None:
+        if self._as_user:  # initdb refuses root
+            shutil.chown(self._directory, "postgres", "postgres")
+        self._call("initdb", "-D", f"{self._directory}/data", "-U", "ledger", "-A", "trust", "-E", "UTF8", "--no-sync")
+
+    def start(self) -> None:
+        # synchronous_commit is off, to see that the ledger asks for its own.
+        settings = f"-k {self._directory} -c listen_addresses='' -c fsync=off -c synchronous_commit=off"
+        log = f"{self._directory}/log"
+        self._call("pg_ctl", "-D", f"{self._directory}/data", "-o", settings, "-l", log, "-w", "start")
+
+    def stop(self) -> None:
+        self._call("pg_ctl", "-D", f"{self._directory}/data", "-m", "immediate", "-w", "stop")
+
+    def _call(self, program: str, *arguments: str) -> None:
+        # pg_ctl's child keeps a pipe open: its output goes to files.
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(
+                [self._binaries / program, *arguments], stdout=output, stderr=output, cwd="/", **self._as_user
+            )
+            output.seek(0)
+            assert done.returncode == 0, output.read().decode()
+
+
+def postgres_binaries() -> Path | None:
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return found[-1] if found and (found[-1] / "initdb").exists() else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    binaries = postgres_binaries()
+    if binaries is None:
+        absent = "PostgreSQL's server programs (initdb, pg_ctl) are neither on PATH nor in /usr/lib/postgresql/*/bin"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{absent}; CI must have them")
+        pytest.skip(absent)
+    directory = Path(tempfile.mkdtemp(prefix="ledger-pg-"))
+    server = PostgresServer(binaries, directory)
+    try:
+        server.create()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres: PostgresServer) -> Iterator[Database]:
+    database = open_database(postgres.url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def empty_postgres(postgres: PostgresServer, postgres_database: Database) -> str:
+    """URL of a PostgreSQL without runs."""
+    postgres_database.write(lambda connection: connection.execute(text("DELETE FROM ledger_runs")))
+    return postgres.url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.db"
+    return request.getfixturevalue("empty_postgres")
+
+
+class Clock:
+    """The ledger's clock, moved by the test."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self, _connection: Connection) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(
+    request: pytest.FixtureRequest, url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    """The database at `url`, by the test's clock."""
+    on_file = url.startswith("sqlite")
+    database = open_database(url) if on_file else request.getfixturevalue("postgres_database")
+    monkeypatch.setattr(database, "clock", clock)
+    yield database
+    if on_file:
+        database.close()
+
+
+@pytest.fixture
+def ledger(database: Database) -> SqlLedger:
+    return SqlLedger(database, LEASE_S)
+
+
+BATCH = BatchSpec(step_samples=2, micro_batch_tokens=16)
+SPEC = RunSpec(order=OrderSpec(sources=(Source(store="chat"),), max_length=8), batch=BATCH)
+
+
+class Story:
+    """One run of two ranks, told step by step."""
+
+    def __init__(self, ledger: SqlLedger, spec: RunSpec = SPEC) -> None:
+        self.ledger = ledger
+        self.spec = spec
+        self.fingerprint = order_fingerprint(spec.order, ["store fingerprint"])
+        self.uid = ledger.create_run("run", spec, self.fingerprint)[0].uid
+
+    @property
+    def run(self) -> Run:
+        return self.ledger.get_run("run")
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.ledger.list_events("run", 1000)]
+
+    def other_order(self, **fields: object) -> tuple[RunSpec, str]:
+        order = OrderSpec.model_validate(self.spec.order.model_dump() | fields)
+        return RunSpec(order=order, batch=self.spec.batch), order_fingerprint(order, ["store fingerprint"])
+
+    def cursor(self, step: int, **fields: object) -> Cursor:
+        """Where the cut of two samples a step stands after `step`."""
+        return replace(Cursor(order_fingerprint=self.fingerprint, step=step, position=2 * step), **fields)
+
+    def begin(self, cursor: Cursor | None = None, *, version: int | None = None, **fields: object) -> Attempt:
+        arguments = {
+            "resume": cursor is not None or version is not None,
+            "cursor": cursor,
+            "version": version,
+            "world_size": 2,
+            "dp_world_size": 2,
+            "batch": None,
+            "holder": "launcher-a",
+            "take_over": False,
+        }
+        return self.ledger.begin_attempt("run", **arguments | fields)
+
+    def open(self, attempt: int, rank: int = 0, next_step: int = 1, **fields: object) -> Run:
+        arguments = {"dp_rank": rank, "server_id": "server-1"} | fields
+        return self.ledger.open_stream("run", attempt=attempt, world_rank=rank, next_step=next_step, **arguments)
+
+    def propose(self, step: int, **fields: object) -> ProposedSeal:
+        ended = fields.get("end_of_run", False)
+        plain = ProposedSeal(
+            step=step,
+            end=self.cursor(step - 1 if ended else step),
+            plan_digest="" if ended else f"digest-{step}",
+            planner_version=1,
+            last=False,
+            end_of_run=False,
+        )
+        return replace(plain, **fields)
+
+    def seal(self, attempt: int, step: int, **fields: object) -> Seal:
+        return self.ledger.seal(self.uid, attempt, self.propose(step, **fields))
+
+    def seal_up_to(self, attempt: int, step: int) -> None:
+        for sealed in range(self.run.sealed_step + 1, step + 1):
+            self.seal(attempt, sealed)
+
+    def commit(self, attempt: int, step: int, uri: str = "", **fields: object) -> Run:
+        return self.ledger.commit_cursor("run", attempt, self.cursor(step, **fields), uri)
+
+
+@pytest.fixture
+def story(ledger: SqlLedger) -> Story:
+    return Story(ledger)
