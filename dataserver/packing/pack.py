@@ -68,7 +68,7 @@ def _balanced(items: Items, baseline: Arrangement, capacity: int, dp_world_size:
     best = by_cost(baseline.bins, rounds=len(baseline.numbers), dp_world_size=dp_world_size)
     forced = _round_up(-(-sum(items.size) // capacity), step)
     for bins_allowed in sorted({forced, len(baseline.numbers) * dp_world_size}):
-        bins = _tightest(items, capacity, bins_allowed, dp_world_size)
+        bins = _placed_within(items, capacity, bins_allowed, dp_world_size)
         if bins is None:
             continue
         found = by_cost(bins, rounds=bins_allowed // dp_world_size, dp_world_size=dp_world_size)
@@ -77,7 +77,7 @@ def _balanced(items: Items, baseline: Arrangement, capacity: int, dp_world_size:
     return best
 
 
-def _tightest(items: Items, capacity: int, bins_allowed: int, dp_world_size: int) -> Bins | None:
+def _placed_within(items: Items, capacity: int, bins_allowed: int, dp_world_size: int) -> Bins | None:
     """A placement into `bins_allowed` bins; the ways that even out costs better need more slack, so they go first."""
     placements: tuple[Callable[[], Bins], ...] = (
         lambda: place_in_levels(items, capacity=capacity, bins_allowed=bins_allowed, dp_world_size=dp_world_size),

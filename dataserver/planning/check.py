@@ -6,6 +6,9 @@ from dataserver.planning.cut import MAX_PLANNED_SAMPLES
 from dataserver.planning.fingerprint import PLANNER_VERSION, differing_fields
 from dataserver.run_spec import MAX_MICRO_BATCH_TOKENS, PackingPolicy
 
+# A plan is a list of bins, empty ones too; more ranks than this are a mistake of the caller.
+MAX_DP_WORLD_SIZE = 65536
+
 _MAX_COUNT = 2**63 - 1
 
 
@@ -47,7 +50,7 @@ def _check_deal(deal: Deal) -> None:
             sealed=deal.planner_version,
             computed=PLANNER_VERSION,
         )
-    _check_whole("window.deal.dp_world_size", deal.dp_world_size, 1, 65536)
+    _check_whole("window.deal.dp_world_size", deal.dp_world_size, 1, MAX_DP_WORLD_SIZE)
     _check_whole("window.deal.micro_batch_tokens", deal.micro_batch_tokens, 2, MAX_MICRO_BATCH_TOKENS)
     _check_whole("window.deal.alignment", deal.alignment, 1, 65536)
     _check_whole("window.deal.cost_linear", deal.cost_linear, 0, _MAX_COUNT)

@@ -16,7 +16,7 @@ from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.figures import packing_figures
 from dataserver.packing.pack import CostModel, pack
-from dataserver.planning.check import check_cursor
+from dataserver.planning.check import MAX_DP_WORLD_SIZE, check_cursor
 from dataserver.planning.cut import Stretch, cut_step, moved
 from dataserver.planning.deal import deal_window
 from dataserver.planning.digest import plan_digest
@@ -24,9 +24,6 @@ from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan, SampleTable
 from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import SampleOrder, Samples
-
-# A plan is a list of bins, empty ones too; more ranks than this are a mistake of the caller.
-MAX_DP_WORLD_SIZE = 65536
 
 _WINDOWS_REMEMBERED = 4
 

@@ -3,8 +3,9 @@
 import pytest
 
 from dataserver.errors import InvalidRequestError, InvalidSpecError
+from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.planning.plan import EndOfRun
-from dataserver.planning.planner import MAX_DP_WORLD_SIZE, Planner
+from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
 from dataserver.sampling.order import SampleOrder
 
