@@ -9,7 +9,7 @@ from typing import Any
 
 from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.stores import LossMask, Store, StoreView, open_store
-from dataserver.stores.view import REASONS
+from dataserver.stores.selection import REASONS
 
 _BAR_AFTER_S = 1.0
 _BAR_EVERY_S = 0.2

@@ -1,6 +1,6 @@
 """The rules that every row must keep, checked vectorised over bounded pieces.
 
-    record batch ──> pieces of about PIECE_TOKENS tokens ──> first fault, or the piece's index entries
+    record batch ──> pieces of about PIECE_TOKENS tokens ──> first fault, if any
 
 Within a row the first rule that it breaks is named; over rows the lowest row. The wording of
 the numbered messages in docs/formats.md is kept to the letter, so that people recognise them.
@@ -11,18 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from dataserver.stores.ragged import Ragged, ragged, type_refusal
+from dataserver.stores.pieces import Piece
+from dataserver.stores.ragged import Ragged, row_at
 from dataserver.stores.schema import ATTENTION_MASK, INPUT_IDS, LOSS_MASK
-from dataserver.stores.tables import NO_TARGET
-
-# Temporaries of a check take some 8 to 25 bytes a token: about 50 MiB at this size.
-PIECE_TOKENS = 1 << 21
-
-# Starts and lengths of these are held at a time, so that short rows are bounded too.
-_PIECE_ROWS = 1 << 20
 
 # Token ids are signed 32-bit with everyone downstream (torch labels, tokenizers, the contract).
 MAX_TOKEN = 2**31 - 1
@@ -37,40 +30,6 @@ class Fault:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """Some rows of a shard, as admission sees them. `loss_mask` is None where every token is a target."""
-
-    input_ids: Ragged
-    loss_mask: Ragged | None
-    attention_mask: Ragged | None
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PieceIndex:
-    """What the index holds of each row of a piece, int32[n] each.
-
-    `first_targets`: position of the first target at or after 1, or `NO_TARGET`.
-    `targets`: number of targets at or after position 1.
-    `max_token` stands in `max_token_row` for the first time; -1 and 0 where there is no token.
-    """
-
-    lengths: NDArray[np.int32]
-    first_targets: NDArray[np.int32]
-    targets: NDArray[np.int32]
-    max_token: int
-    max_token_row: int
-
-
-def pieces_of(batch: pa.RecordBatch, *, shard: str, with_mask: bool) -> Iterator[Piece]:
-    """Cut a record batch into pieces of whole rows; raises `StoreRefusedError` for a column's type."""
-    for begin in range(0, batch.num_rows, _PIECE_ROWS):
-        yield from _pieces_of_rows(batch.slice(begin, _PIECE_ROWS), shard, with_mask=with_mask)
-
-
 def first_fault(piece: Piece) -> Fault | None:
     """The lowest row that breaks a rule, and the first rule that it breaks."""
     faults = list(_token_faults(piece.input_ids))
@@ -79,87 +38,6 @@ def first_fault(piece: Piece) -> Fault | None:
     if piece.attention_mask is not None:
         faults += _attention_faults(piece.input_ids, piece.attention_mask)
     return min(faults, key=lambda fault: fault.row, default=None)
-
-
-def index_piece(piece: Piece) -> PieceIndex:
-    """The index entries of a piece without fault."""
-    lengths = piece.input_ids.lengths
-    tokens, _ = piece.input_ids.flat()
-    ends = np.cumsum(lengths)
-    first_targets, targets = _targets(piece.loss_mask, ends - lengths, ends)
-    max_token, max_token_row = -1, 0
-    if len(tokens):
-        max_token = int(tokens.max())
-        max_token_row = _row_at(ends, int(tokens.argmax()))
-    return PieceIndex(
-        lengths=lengths.astype(np.int32),
-        first_targets=first_targets.astype(np.int32),
-        targets=targets.astype(np.int32),
-        max_token=max_token,
-        max_token_row=max_token_row,
-    )
-
-
-def _pieces_of_rows(batch: pa.RecordBatch, shard: str, *, with_mask: bool) -> Iterator[Piece]:
-    names = [name for name in (INPUT_IDS, LOSS_MASK, ATTENTION_MASK) if name in batch.schema.names]
-    columns = {name: ragged(batch.column(name), shard=shard, column=name) for name in names}
-    input_ids = columns[INPUT_IDS]
-    if input_ids.value_type == "bool":
-        raise type_refusal(batch.schema.field(INPUT_IDS).type, shard=shard, column=INPUT_IDS)
-    loss_mask = columns[LOSS_MASK] if with_mask else None
-    attention_mask = columns.get(ATTENTION_MASK)
-    longest = np.maximum.reduce([column.lengths for column in columns.values()])
-    for begin, end in _cuts(longest):
-        yield Piece(
-            input_ids=input_ids.rows(begin, end),
-            loss_mask=None if loss_mask is None else loss_mask.rows(begin, end),
-            attention_mask=None if attention_mask is None else attention_mask.rows(begin, end),
-        )
-
-
-def _cuts(lengths: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most PIECE_TOKENS values, or of a single row; rows without tokens count 1."""
-    ends = np.cumsum(np.maximum(lengths, 1))
-    begin = 0
-    while begin < len(lengths):
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + PIECE_TOKENS, side="right")))
-        yield begin, end
-        begin = end
-
-
-def _targets(
-    mask: Ragged | None, begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First target at or after position 1 (or NO_TARGET), and how many there are, int64[n] each."""
-    if mask is None:
-        counts = np.maximum(ends - begins - 1, 0)
-        return np.where(counts > 0, 1, NO_TARGET), counts
-    flat, _ = mask.flat()
-    run_begins, run_ends = _runs_of_ones(flat)
-    before = np.concatenate(([0], np.cumsum(run_ends - run_begins)))
-
-    def ones_before(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        run = np.searchsorted(run_begins, positions)
-        beyond = np.maximum(run_ends[run - 1] - positions, 0) if len(run_ends) else 0
-        return np.where(run > 0, before[run] - beyond, 0)
-
-    candidates = np.minimum(begins + 1, ends)
-    counts = ones_before(ends) - ones_before(candidates)
-    first = np.full(len(begins), NO_TARGET, dtype=np.int64)
-    found = counts > 0
-    run = np.searchsorted(run_ends, candidates[found], side="right")
-    first[found] = np.maximum(run_begins[run], candidates[found]) - begins[found]
-    return first, counts
-
-
-def _runs_of_ones(flat: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where runs of ones begin and end (excluded): far fewer numbers than there are ones."""
-    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    first = np.zeros(1 if len(flat) and flat[0] else 0, dtype=np.int64)
-    last = np.full(1 if len(flat) and flat[-1] else 0, len(flat), dtype=np.int64)
-    bounds = np.concatenate((first, edges, last))
-    return bounds[::2], bounds[1::2]
 
 
 def _token_faults(column: Ragged) -> Iterator[Fault]:
@@ -263,9 +141,4 @@ def _at_first_value(
 ) -> Iterator[Fault]:
     if broken.any():
         at = int(broken.argmax())
-        yield Fault(row=_row_at(ends, at), column=column, text=text(at))
-
-
-def _row_at(ends: NDArray[np.int64], value: int) -> int:
-    """The row in which the flat position `value` lies, by the rows' ends."""
-    return int(np.searchsorted(ends, value, side="right"))
+        yield Fault(row=row_at(ends, at), column=column, text=text(at))

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.stores.admission import PieceIndex
 from dataserver.stores.manifest import LengthBucket
+from dataserver.stores.piece_index import PieceIndex
 
 # Bucket 0 holds rows of 0 tokens, bucket k rows of 2^(k-1) up to 2^k - 1.
 _BUCKETS = 33

@@ -100,6 +100,11 @@ def ragged(array: ArrowArray, *, shard: str, column: str) -> Ragged:
     return Ragged(starts=starts, lengths=lengths, child=child, value_type=value_type, null_rows=null_rows)
 
 
+def row_at(ends: NDArray[np.int64], value: int) -> int:
+    """The row in which the flat position `value` lies, by the rows' ends."""
+    return int(np.searchsorted(ends, value, side="right"))
+
+
 def storage_of(array: ArrowArray) -> ArrowArray:
     """The array under any extension types."""
     while isinstance(array.type, pa.BaseExtensionType):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from dataserver.errors import StoreRefusedError
-from dataserver.stores.admission import Fault, Piece, first_fault, index_piece, pieces_of
+from dataserver.stores.admission import Fault, first_fault
 from dataserver.stores.block_cache import check_block_size
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.figures import RunningFigures
@@ -26,6 +26,8 @@ from dataserver.stores.formats import open_shard_file
 from dataserver.stores.index import Building
 from dataserver.stores.layout import MappedFile, Placement, place
 from dataserver.stores.manifest import Manifest, Shard, ShardLayout, store_fingerprint
+from dataserver.stores.piece_index import index_piece
+from dataserver.stores.pieces import Piece, pieces_of
 from dataserver.stores.progress import Progress
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask, ShardSchema, check_schemas, selected_columns
 from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS

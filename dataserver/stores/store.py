@@ -3,9 +3,6 @@
 rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
 """
 
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import OutOfRangeError, StoreDamagedError, StoreRefusedError
+from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
-from dataserver.stores.block_cache import BlockCache
-from dataserver.stores.decoded import DecodedReader
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
-from dataserver.stores.mapped import MappedReader
 from dataserver.stores.schema import Column, LossMask
-from dataserver.stores.slices import ShardReader, grouped
+from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
-
-# A map holds a file descriptor, and 1024 of them are a usual limit for a process.
-_MAX_OPEN_SHARDS = 256
-
-# How often a shard that is being read is compared with its manifest.
-_CHECK_INTERVAL_S = 1.0
 
 # Tokens that iteration reads at a time.
 _ITERATION_TOKENS = 1 << 20
@@ -58,12 +46,7 @@ class Store:
         self._discovery = discovery
         self._manifest = manifest
         self._tables = tables
-        shard_rows = [shard.rows for shard in manifest.shards]
-        self._shard_begins = np.concatenate(([0], np.cumsum(shard_rows, dtype=np.int64)))
-        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
-        self._checked_at = [time.monotonic()] * len(manifest.shards)
-        self._cache = BlockCache()
-        self._lock = threading.Lock()
+        self._shard_rows = ShardRows(root=discovery.root, manifest=manifest, tables=tables)
 
     @property
     def fingerprint(self) -> str:
@@ -165,30 +148,12 @@ class Store:
         starts = ends - lengths
         total = int(lengths.sum())
         tokens, mask = np.zeros(total, dtype=np.int32), np.zeros(total, dtype=np.uint8)
-        self.copy(wanted, lengths, starts, tokens, mask)
+        self._shard_rows.copy(wanted, lengths, starts, tokens, mask)
         # Copies: a row that is kept must not keep the others alive.
         return [
             Row(input_ids=tokens[start:end].copy(), loss_mask=mask[start:end].copy())
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-
-    def copy(
-        self,
-        rows: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        tokens: NDArray[Any] | None,
-        mask: NDArray[np.uint8] | None,
-    ) -> None:
-        """Copy the first `lengths[i]` tokens and mask values of `rows[i]` to `starts[i]` on, of what is not None.
-
-        Raises `StoreDamagedError` if a shard changed since it was admitted.
-        """
-        shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
-        for shard, of_shard in grouped(shards):
-            self._check_now_and_then(shard)
-            within = rows[of_shard] - self._shard_begins[shard]
-            self._reader(shard).copy(within, lengths[of_shard], starts[of_shard], tokens, mask)
 
     def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
         """What is served when no sample is longer than `max_length`.
@@ -207,7 +172,7 @@ class Store:
 
     def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
         """`view`, even if it has no rows: for looking at what is dropped."""
-        return open_view(self, self._tables, max_length, long_rows)
+        return open_view(self, self._tables, self._shard_rows, max_length, long_rows)
 
     def check_vocab(self, vocab_size: int) -> None:
         """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""
@@ -225,14 +190,11 @@ class Store:
 
     def check_unchanged(self) -> None:
         """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
-        for number in range(len(self.shards)):
-            self._check_shard(number)
+        self._shard_rows.check_unchanged()
 
     def close(self) -> None:
         """Let go of maps and decoded blocks. Idempotent; arrays that were handed out stay valid."""
-        with self._lock:
-            self._readers.clear()
-        self._cache.clear()
+        self._shard_rows.close()
 
     def __enter__(self) -> "Store":
         return self
@@ -250,55 +212,3 @@ class Store:
         broken = (rows < 0) | (rows >= self.rows)
         if broken.any():
             raise OutOfRangeError(f"There is no row {rows[broken][0]} in '{self.path}', which has {self.rows} rows.")
-
-    def _reader(self, number: int) -> ShardReader:
-        with self._lock:
-            reader = self._readers.get(number)
-            if reader is None:
-                reader = self._readers[number] = self._open_reader(number)
-                if len(self._readers) > _MAX_OPEN_SHARDS:
-                    self._readers.popitem(last=False)
-            self._readers.move_to_end(number)
-            return reader
-
-    def _open_reader(self, number: int) -> ShardReader:
-        shard = self.shards[number]
-        self._check_shard(number)
-        path, blocks = self._discovery.root / shard.path, self._tables.blocks[number]
-        if shard.layout is not None:
-            return MappedReader.open(path, shard.layout, blocks)
-        begin, end = self._shard_begins[number : number + 2].tolist()
-        return DecodedReader(
-            path=path,
-            number=number,
-            manifest=self._manifest,
-            blocks=blocks,
-            lengths=self._tables.lengths[begin:end],
-            cache=self._cache,
-        )
-
-    def _check_now_and_then(self, number: int) -> None:
-        now = time.monotonic()
-        if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
-            self._check_shard(number)
-            self._checked_at[number] = now
-
-    def _check_shard(self, number: int) -> None:
-        shard = self.shards[number]
-        try:
-            stat = (self._discovery.root / shard.path).stat()
-        except OSError as error:
-            raise StoreDamagedError(
-                f"Shard '{shard.path}' of '{self.path}' is gone ({error}).", shard=shard.path
-            ) from error
-        for what, admitted, found in (
-            ("size", shard.size, stat.st_size),
-            ("modification time (ns)", shard.mtime_ns, stat.st_mtime_ns),
-            ("inode", shard.inode, stat.st_ino),
-        ):
-            if admitted != found:
-                raise StoreDamagedError(
-                    f"Shard '{shard.path}' of '{self.path}' changed after it was admitted: its {what} was {admitted} "
-                    f"and is {found}. Stores are immutable: put new data under a new name.",
-                    shard=shard.path,
-                )

@@ -1,0 +1,134 @@
+"""Which rows are kept for one longest sample, and what that comes to: the files of a view.
+
+    length, first target of each row ──> verdict ──> numbers of the kept rows, figures
+                                          └ long ──> targets within the prefix (their masks are read once)
+
+Works through the rows in chunks, so that memory is bounded at any number of them.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import StoreRefusedError
+from dataserver.run_spec import LongRows
+from dataserver.stores.index import Building
+from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.tables import NO_TARGET, Tables
+
+REASONS = ("", "empty", "no_target", "target_cut_off", "too_long")
+"""Why a row is not served; a verdict is an index into this, and 0 is a kept row."""
+
+FIGURES = "figures.json"
+ROWS = "rows.i8"
+TARGETS = "targets.i4"
+
+_CHUNK_ROWS = 1 << 20
+_CHUNK_TOKENS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a view sums up; `cut_tokens` are lost to truncation, `long_rows` are kept rows that are cut."""
+
+    rows: int
+    kept_tokens: int
+    cut_tokens: int
+    long_rows: int
+    dropped: dict[str, int]
+
+
+def verdicts(lengths: NDArray[Any], first_targets: NDArray[Any], max_length: int, long_rows: LongRows) -> NDArray[Any]:
+    """An index into `REASONS` for each row, int8[n].
+
+    A row is kept if a target stands at a position from 1 up to `max_length` - 1: position 0 has
+    nothing before it from which to be predicted.
+    """
+    found = np.zeros(len(lengths), dtype=np.int8)
+    found[first_targets >= max_length] = REASONS.index("target_cut_off")
+    if long_rows is LongRows.DROP:
+        found[lengths > max_length] = REASONS.index("too_long")
+    found[first_targets == NO_TARGET] = REASONS.index("no_target")
+    found[lengths == 0] = REASONS.index("empty")
+    return found
+
+
+def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows) -> None:
+    """Write a view's files: `FIGURES`, `ROWS` unless every row is kept, `TARGETS` if kept rows are cut.
+
+    Raises `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
+    """
+    figures = _select_rows(building, tables, max_length, long_rows)
+    if figures.long_rows:
+        _count_prefix_targets(building, tables, shard_rows, max_length, figures)
+    building.write_json(FIGURES, asdict(figures))
+
+
+def _select_rows(building: Building, tables: Tables, max_length: int, long_rows: LongRows) -> Figures:
+    """Write the numbers of the kept rows, unless that is all of them; sum up."""
+    counts = np.zeros(len(REASONS), dtype=np.int64)
+    kept_tokens = cut_tokens = long_count = 0
+    building.append(ROWS, np.zeros(0, dtype=np.int64))
+    for begin in range(0, len(tables.lengths), _CHUNK_ROWS):
+        lengths = tables.lengths[begin : begin + _CHUNK_ROWS].astype(np.int64)
+        first_targets = tables.first_targets[begin : begin + _CHUNK_ROWS]
+        if long_rows is LongRows.REFUSE:
+            _refuse_long(begin, lengths, first_targets, max_length)
+        found = verdicts(lengths, first_targets, max_length, long_rows)
+        kept = np.flatnonzero(found == 0)
+        counts += np.bincount(found, minlength=len(REASONS))
+        over = np.maximum(lengths[kept] - max_length, 0)
+        cut_tokens += int(over.sum())
+        kept_tokens += int(lengths[kept].sum() - over.sum())
+        long_count += int(np.count_nonzero(over))
+        building.append(ROWS, kept + begin)
+    if counts[0] == len(tables.lengths):
+        building.drop(ROWS)
+    return Figures(
+        rows=int(counts[0]),
+        kept_tokens=kept_tokens,
+        cut_tokens=cut_tokens,
+        long_rows=long_count,
+        dropped={reason: int(counts[at]) for at, reason in enumerate(REASONS) if at and counts[at]},
+    )
+
+
+def _refuse_long(begin: int, lengths: NDArray[np.int64], first_targets: NDArray[np.int32], max_length: int) -> None:
+    """Rows without any target are dropped whatever their length, and refuse nothing."""
+    refused = np.flatnonzero((lengths > max_length) & (first_targets != NO_TARGET))
+    if len(refused):
+        at = int(refused[0])
+        raise StoreRefusedError(
+            f"Row {begin + at}: input_ids has {lengths[at]} tokens, more than max_length = {max_length}, "
+            "and long_rows = refuse. Raise max_length, or let long_rows be truncate or drop.",
+            row=begin + at,
+            column="input_ids",
+        )
+
+
+def _count_prefix_targets(
+    building: Building, tables: Tables, shard_rows: ShardRows, max_length: int, figures: Figures
+) -> None:
+    """Write the targets of every kept row within its served prefix; only masks of cut rows are read."""
+    kept = building.read(ROWS, "<i8", figures.rows) if figures.dropped else None
+    for begin in range(0, figures.rows, _CHUNK_ROWS):
+        end = min(begin + _CHUNK_ROWS, figures.rows)
+        rows = np.arange(begin, end, dtype=np.int64) if kept is None else kept[begin:end]
+        counts = tables.targets[rows].astype("<i4")
+        long_at = np.flatnonzero(tables.lengths[rows] > max_length)
+        step = max(1, _CHUNK_TOKENS // max_length)
+        for first in range(0, len(long_at), step):
+            at = long_at[first : first + step]
+            counts[at] = _prefix_targets(shard_rows, rows[at], max_length)
+        building.append(TARGETS, counts)
+
+
+def _prefix_targets(shard_rows: ShardRows, rows: NDArray[np.int64], max_length: int) -> NDArray[np.int64]:
+    """Targets at positions 1 up to `max_length` - 1 of rows that are longer than that."""
+    mask = np.zeros(len(rows) * max_length, dtype=np.uint8)
+    lengths = np.full(len(rows), max_length, dtype=np.int64)
+    shard_rows.copy(rows, lengths, np.arange(len(rows), dtype=np.int64) * max_length, None, mask)
+    counts: NDArray[np.int64] = mask.reshape(len(rows), max_length)[:, 1:].sum(axis=1, dtype=np.int64)
+    return counts

@@ -1,0 +1,122 @@
+"""The rows of all shards of a store by number, and the watch over its files.
+
+rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.errors import StoreDamagedError
+from dataserver.stores.block_cache import BlockCache
+from dataserver.stores.decoded import DecodedReader
+from dataserver.stores.manifest import Manifest
+from dataserver.stores.mapped import MappedReader
+from dataserver.stores.slices import ShardReader, grouped
+from dataserver.stores.tables import Tables
+
+# A map holds a file descriptor, and 1024 of them are a usual limit for a process.
+_MAX_OPEN_SHARDS = 256
+
+# How often a shard that is being read is compared with its manifest.
+_CHECK_INTERVAL_S = 1.0
+
+
+class ShardRows:
+    """Copies rows of a store, opening shards as they are needed. Safe to use from several threads."""
+
+    def __init__(self, *, root: Path, manifest: Manifest, tables: Tables) -> None:
+        self._root = root
+        self._manifest = manifest
+        self._tables = tables
+        shard_rows = [shard.rows for shard in manifest.shards]
+        self._shard_begins = np.concatenate(([0], np.cumsum(shard_rows, dtype=np.int64)))
+        self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._checked_at = [0.0] * len(manifest.shards)
+        self._cache = BlockCache()
+        self._lock = threading.Lock()
+
+    def copy(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        tokens: NDArray[Any] | None,
+        mask: NDArray[np.uint8] | None,
+    ) -> None:
+        """Copy the first `lengths[i]` tokens and mask values of `rows[i]` to `starts[i]` on, of what is not None.
+
+        Raises `StoreDamagedError` if a shard changed since it was admitted.
+        """
+        shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
+        for shard, of_shard in grouped(shards):
+            self._check_now_and_then(shard)
+            within = rows[of_shard] - self._shard_begins[shard]
+            self._reader(shard).copy(within, lengths[of_shard], starts[of_shard], tokens, mask)
+
+    def check_unchanged(self) -> None:
+        """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
+        for number in range(len(self._manifest.shards)):
+            self._check(number)
+
+    def close(self) -> None:
+        """Let go of maps and decoded blocks. Idempotent; a later copy opens them again."""
+        with self._lock:
+            self._readers.clear()
+        self._cache.clear()
+
+    def _reader(self, number: int) -> ShardReader:
+        with self._lock:
+            reader = self._readers.get(number)
+            if reader is None:
+                reader = self._readers[number] = self._open_reader(number)
+                if len(self._readers) > _MAX_OPEN_SHARDS:
+                    self._readers.popitem(last=False)
+            self._readers.move_to_end(number)
+            return reader
+
+    def _open_reader(self, number: int) -> ShardReader:
+        shard = self._manifest.shards[number]
+        path, blocks = self._root / shard.path, self._tables.blocks[number]
+        if shard.layout is not None:
+            return MappedReader.open(path, shard.layout, blocks)
+        begin, end = self._shard_begins[number : number + 2].tolist()
+        return DecodedReader(
+            path=path,
+            number=number,
+            manifest=self._manifest,
+            blocks=blocks,
+            lengths=self._tables.lengths[begin:end],
+            cache=self._cache,
+        )
+
+    def _check_now_and_then(self, number: int) -> None:
+        now = time.monotonic()
+        if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
+            self._check(number)
+            self._checked_at[number] = now
+
+    def _check(self, number: int) -> None:
+        shard = self._manifest.shards[number]
+        try:
+            stat = (self._root / shard.path).stat()
+        except OSError as error:
+            raise StoreDamagedError(
+                f"Shard '{shard.path}' in '{self._root}' is gone ({error}).", shard=shard.path
+            ) from error
+        for what, admitted, found in (
+            ("size", shard.size, stat.st_size),
+            ("modification time (ns)", shard.mtime_ns, stat.st_mtime_ns),
+            ("inode", shard.inode, stat.st_ino),
+        ):
+            if admitted != found:
+                raise StoreDamagedError(
+                    f"Shard '{shard.path}' in '{self._root}' changed after it was admitted: its {what} was {admitted} "
+                    f"and is {found}. Stores are immutable: put new data under a new name.",
+                    shard=shard.path,
+                )
