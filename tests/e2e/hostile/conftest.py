@@ -43,3 +43,4 @@ def serves_afterwards(server: "VictimServer") -> Iterator[None]:
     yield
     assert server.alive
     assert sorted(consume_an_epoch(server.endpoint, ROWS)) == list(range(ROWS))
+    assert "Traceback" not in server.log.read_text()
