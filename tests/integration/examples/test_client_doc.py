@@ -1,0 +1,23 @@
+"""The ten lines at the top of docs/client.md run as they stand."""
+
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from dataserver.client import DataClient
+from dataserver.testing import running_server, write_store
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "client.md"
+
+
+def test_the_ten_lines_of_the_document_consume_an_epoch(tmp_path):
+    code = DOCUMENT.read_text().split("```python\n")[1].split("```")[0]
+    assert code.count("\n") <= 16
+    with running_server({"chat": write_store(tmp_path / "chat", lengths=[5, 64, 17, 30] * 10)}) as server:
+        with redirect_stdout(io.StringIO()) as out:
+            exec(code.replace("127.0.0.1:50051", server.endpoint), {})  # noqa: S102  # the document's own code
+        with DataClient(server.endpoint) as client:
+            run = client.get_run("demo")
+    assert run.ended
+    assert run.consumed_step == run.sealed_step > 1
+    assert out.getvalue()

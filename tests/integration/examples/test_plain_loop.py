@@ -1,0 +1,50 @@
+"""The example of docs/client.md, as people would run it: killed, resumed, its server restarted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dataserver.client import DataClient
+from dataserver.testing import running_server, synthetic_rows, write_store
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "plain_loop.py"
+LENGTHS = [5, 64, 17, 30, 3, 48, 22, 9] * 40
+
+
+def test_the_plain_loop_counts_every_token_twice_in_two_epochs_though_it_and_its_server_die(tmp_path):
+    store = write_store(tmp_path / "chat", lengths=LENGTHS)
+    rows = synthetic_rows(LENGTHS, vocab_size=1000, seed=0)
+    expected = 2 * np.bincount(np.concatenate([tokens for tokens, _ in rows]), minlength=1000)
+    checkpoint = tmp_path / "checkpoint.json"
+    with running_server({"chat": store}) as server, DataClient(server.endpoint) as client:
+        command = [
+            sys.executable,
+            EXAMPLE,
+            server.endpoint,
+            "--run",
+            "r",
+            "--store",
+            "chat",
+            "--checkpoint",
+            checkpoint,
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
+            for line in killed.stdout:
+                if line.startswith("step 5:"):
+                    killed.kill()
+        assert killed.returncode < 0
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as resumed:
+            first_line = resumed.stdout.readline()
+            server.restart()
+            output = resumed.communicate(timeout=100)[0]
+        assert resumed.returncode == 0
+        run = client.get_run("r")
+    saved = json.loads(checkpoint.read_text())
+    assert saved["weights"] == expected.tolist()
+    assert 5 < int(first_line.removeprefix("step ").split(":")[0]) < 20
+    assert run.ended
+    assert run.committed.step == run.consumed_step == int(output.splitlines()[-1].removeprefix("step ").split(":")[0])
+    assert (run.committed.epoch, run.committed.position) == (2, 0)
