@@ -5,6 +5,21 @@ import logging
 import sys
 import time
 
+# Messages quote what clients sent. Escaped, it can neither forge a line nor steer a terminal.
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+class TextFormatter(logging.Formatter):
+    """One line a message; a trace keeps its lines."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"%(asctime)s %(levelname)-7s {name}: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name that logging calls
+        """The line, without control characters of the message."""
+        record.message = record.message.translate(CONTROL_CHARACTERS)
+        return super().formatMessage(record)
+
 
 class JsonFormatter(logging.Formatter):
     """`time` (UTC), `level`, `logger`, `message`, and `exception` where there is one."""
@@ -31,10 +46,7 @@ class JsonFormatter(logging.Formatter):
 def set_up_logs(log_format: str, name: str = "server") -> None:
     """Send all logs to standard error. `name` tells the processes of one server apart."""
     handler = logging.StreamHandler(sys.stderr)
-    if log_format == "json":
-        handler.setFormatter(JsonFormatter(name))
-    else:
-        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)-7s {name}: %(message)s"))
+    handler.setFormatter(JsonFormatter(name) if log_format == "json" else TextFormatter(name))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
