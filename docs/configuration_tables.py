@@ -35,7 +35,7 @@ gets it with the run, and keeps it.
 """
 
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "min_length": "length ≥", "max_length": "length ≤"}
-PLAIN = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path"}
+PLAIN: dict[type, str] = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path"}
 
 
 def configuration_page() -> str:
@@ -102,17 +102,14 @@ def type_text(field: FieldInfo) -> str:
 
 def annotation_text(annotation: object) -> str:
     """A type in words."""
-    if annotation in PLAIN:
-        return PLAIN[typing.cast(type, annotation)]
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return " · ".join(f"`{member.value}`" for member in annotation)
+    if isinstance(annotation, type):
+        members = annotation if issubclass(annotation, enum.Enum) else ()
+        return " · ".join(f"`{member.value}`" for member in members) or PLAIN.get(annotation, "any")
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return " · ".join(f"`{value}`" for value in arguments)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(annotation_text(argument) for argument in arguments if argument is not type(None))
-    if origin is typing.Annotated:
-        return annotation_text(arguments[0])
+    if origin in {typing.Union, types.UnionType}:
+        return " or ".join(annotation_text(argument) for argument in arguments if argument is not types.NoneType)
     if origin is tuple:
         return f"list of {annotation_text(arguments[0])}"
     return "table" if origin is dict else "any"

@@ -12,10 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from configuration_tables import configuration_page
 from command_reference import cli_page
+from configuration_tables import configuration_page
 
 DOCS = Path(__file__).resolve().parent
 PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration_page, "cli.md": cli_page}

@@ -16,6 +16,9 @@ import psutil
 POLL_S = 0.05
 LINES_OF_LOG = 15
 
+# A tiny model gains nothing from threads that share its work, and on a busy machine they wait for one another.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+
 
 class DemoError(Exception):
     """The demo cannot go on, or has shown that something is wrong; the message is the cause."""
@@ -33,7 +36,9 @@ class Process:
     def start(self) -> None:
         """Start it; its output goes behind what the log has already."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **ENVIRONMENT}
+            )
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -105,3 +110,10 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def is_listening(endpoint: str) -> bool:
+    """Whether somebody accepts connections there."""
+    host, _, port = endpoint.partition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
