@@ -64,11 +64,13 @@ def discover(path: Path) -> Discovery:
     return _discover_directory(path)
 
 
-def natural_key(relative: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
-    """Sort key under which `chunk-2` comes before `chunk-10`; distinct paths never tie."""
+def natural_key(relative: str) -> tuple[tuple[str | int, ...], str]:
+    """Sort key under which `chunk-2` comes before `chunk-10`; distinct paths never tie.
+
+    Text and numbers take turns in it, so that like is compared with like.
+    """
     pieces = re.split(r"([0-9]+)", relative)
-    numbers = tuple((0, int(piece), "") if at % 2 else (1, 0, piece) for at, piece in enumerate(pieces))
-    return numbers, relative
+    return tuple(int(piece) if at % 2 else piece for at, piece in enumerate(pieces)), relative
 
 
 def _discover_directory(root: Path) -> Discovery:

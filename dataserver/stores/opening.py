@@ -64,7 +64,7 @@ def _open_warm(root: Path, index: Path, discovery: Discovery, loss_mask: LossMas
     try:
         text = _manifest_path(root, index, loss_mask).read_text(encoding="utf-8")
         manifest = Manifest.from_json(text)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     if tuple(shard.path for shard in manifest.shards) != discovery.paths:
         return None

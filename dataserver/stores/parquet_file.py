@@ -16,7 +16,10 @@ from dataserver.stores.schema import Column, columns_of
 
 # Decoded bytes of one record batch, roughly: pages are decoded piece by piece, so that a row
 # group of gigabytes costs no more memory than this.
-_BATCH_BYTES = 16 << 20
+_BATCH_BYTES = 8 << 20
+
+# Read ahead of the decoder. Without a buffer size whole column chunks are read at once.
+_READ_BYTES = 1 << 20
 
 
 class ParquetFile:
@@ -57,7 +60,11 @@ class ParquetFile:
         try:
             # A reader of its own for each call: readers are not safe to share between threads.
             with pq.ParquetFile(
-                self._path, metadata=self._metadata, pre_buffer=False, page_checksum_verification=True
+                self._path,
+                metadata=self._metadata,
+                buffer_size=_READ_BYTES,
+                pre_buffer=False,
+                page_checksum_verification=True,
             ) as file:
                 for batch in file.iter_batches(rows, row_groups=[block], columns=list(names), use_threads=False):
                     rows_read += batch.num_rows

@@ -61,7 +61,9 @@ def copy_bits(
 
 def grouped(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Each distinct key, ascending, with the indices (int64[k]) at which it stands, ascending."""
-    if len(keys) and (keys == keys[0]).all():
+    if len(keys) == 0:
+        return
+    if (keys == keys[0]).all():
         yield int(keys[0]), np.arange(len(keys))
         return
     order = np.argsort(keys, kind="stable")

@@ -163,7 +163,7 @@ def _load(
     """The view in `directory`; None where it is not there, or not whole."""
     try:
         figures = Figures(**json.loads((directory / FIGURES).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError):
         return None
     kept = map_array(directory / ROWS, "<i8", figures.rows) if figures.dropped else None
     prefix_targets = map_array(directory / TARGETS, "<i4", figures.rows) if figures.long_rows else None
