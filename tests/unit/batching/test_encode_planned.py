@@ -1,0 +1,96 @@
+"""A planned micro-batch holds exactly the rows that the plan names, in its order, on every rank."""
+
+import numpy as np
+import pytest
+
+from dataserver.batching.encode import encode_planned
+from dataserver.batching.table import SourceTable
+from dataserver.planning.planner import Planner
+from dataserver.run_spec import BatchSpec, LongRows, Shuffle
+from dataserver.sampling.order import SampleOrder
+from dataserver.stores import open_store
+from dataserver.testing import write_store
+from dataserver.wire.responses import decode_response
+
+MAX_LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Two stores, one of either format, with the rows that they were written from."""
+    directory = tmp_path_factory.mktemp("stores")
+    random = np.random.default_rng(5)
+    stores, rows = [], []
+    for name, count, format_ in (("a", 40, "arrow"), ("b", 25, "parquet")):
+        lengths = random.integers(2, 40, count)
+        values = [(random.integers(0, 90_000, n).tolist(), random.integers(0, 2, n).tolist()) for n in lengths]
+        path = write_store(directory / name, rows=values, format=format_, shards=3)
+        stores.append(open_store(path, index_dir=directory / "indexes"))
+        rows.append(values)
+    yield stores, rows
+    for store in stores:
+        store.close()
+
+
+def kept(values):
+    """The rows that are served, truncated, by a reference that walks them one by one."""
+    return [(tokens[:MAX_LENGTH], mask[:MAX_LENGTH]) for tokens, mask in values if any(mask[1:MAX_LENGTH])]
+
+
+def table_of(stores):
+    views = [store.view(MAX_LENGTH, LongRows.TRUNCATE) for store in stores]
+    return SourceTable(views, token_bytes=max(store.token_bytes for store in stores))
+
+
+@pytest.mark.parametrize("alignment", [1, 8])
+@pytest.mark.parametrize("dp_world_size", [1, 3])
+def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_size):
+    stores, rows = sources
+    table = table_of(stores)
+    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    batch = BatchSpec(step_tokens=200, micro_batch_tokens=64, alignment=alignment, max_epochs=1)
+    served = []
+    cursor = planner.initial_cursor()
+    while hasattr(plan := planner.plan(cursor, batch, dp_world_size), "rounds"):
+        targets = 0
+        for round_index in range(len(plan.rounds)):
+            for dp_rank in range(dp_world_size):
+                data = encode_planned(
+                    plan, table, round_index=round_index, dp_rank=dp_rank, alignment=alignment, sync_weights=False
+                )
+                micro_batch = decode_response(data)
+                assert (micro_batch.step, micro_batch.round) == (plan.step, round_index)
+                assert len(micro_batch.tokens) <= batch.micro_batch_tokens
+                targets += micro_batch.target_count
+                for begin, length in zip(micro_batch.cu_seqlens[:-1], micro_batch.lengths, strict=True):
+                    sample = slice(begin, begin + length)
+                    served.append((micro_batch.tokens[sample].tolist(), micro_batch.loss_mask[sample].tolist()))
+        assert targets == plan.target_count
+        cursor = plan.end
+    assert sorted(served) == sorted(kept(rows[0]) + kept(rows[1]))
+
+
+def test_store_rows_lead_back_to_the_rows_that_were_written(sources):
+    stores, rows = sources
+    table = table_of(stores)
+    samples = SampleOrder(table.sizes, seed=4, shuffle=Shuffle.FULL).samples(0, 0, sum(table.sizes))
+    for source, row, length in zip(samples.source, table.store_rows(samples), table.lengths(samples), strict=True):
+        assert len(rows[source][row][0][:MAX_LENGTH]) == length
+
+
+def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
+    stores, _ = sources
+    table = table_of(stores)
+    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    plan = planner.plan(planner.initial_cursor(), BatchSpec(step_samples=1, micro_batch_tokens=64), 4)
+    lengths = []
+    for dp_rank in range(4):
+        data = encode_planned(plan, table, round_index=0, dp_rank=dp_rank, alignment=1, sync_weights=True)
+        micro_batch = decode_response(data)
+        assert micro_batch.sync_weights
+        lengths.append(len(micro_batch.lengths))
+        if not len(micro_batch.lengths):
+            assert micro_batch.target_count == 0
+            assert len(micro_batch.tokens) == 0
+            assert micro_batch.cu_seqlens.tolist() == [0]
+    assert sorted(lengths) == [0, 0, 0, 1]
