@@ -26,22 +26,23 @@ def cli_page() -> str:
     return "\n".join([TITLE, *sections(parser)])
 
 
-def sections(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """The sections of all commands under `parser`."""
+def sections(parser: argparse.ArgumentParser, purpose: str = "") -> Iterator[str]:
+    """The sections of all commands under `parser`, or its own, where it has none."""
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     for group in groups:
-        for command in group.choices.values():
-            yield from sections(command)
+        purposes = {choice.dest: choice.help or "" for choice in group._choices_actions}
+        for name, command in group.choices.items():
+            yield from sections(command, purposes[name])
     if not groups:
-        yield section(parser)
+        yield section(parser, purpose)
 
 
-def section(parser: argparse.ArgumentParser) -> str:
+def section(parser: argparse.ArgumentParser, purpose: str) -> str:
     """One command: what it does, how it is written, what its arguments mean."""
     arguments = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    arguments.sort(key=lambda action: bool(action.option_strings))
     rows = [f"| {spelling(action)} | {meaning(action)} |" for action in arguments]
-    purpose = parser.description or ""
-    sentence = purpose[:1].upper() + purpose[1:].rstrip(".") + "."
+    sentence = f"{purpose[:1].upper()}{purpose[1:]}."
     return "\n".join([f"## `{parser.prog}`", "", sentence, "", "| argument | meaning |", "|---|---|", *rows, ""])
 
 
@@ -59,6 +60,5 @@ def meaning(action: argparse.Action) -> str:
     """What it means. An argument without a help text is a fault: `KeyError`."""
     if not action.help or action.help is argparse.SUPPRESS:
         raise KeyError(f"argument {action.dest!r} has no help text")
-    text = action.help % {"default": action.default}
-    needed = " Required." if action.required and action.option_strings else ""
-    return text[:1].upper() + text[1:].rstrip(".").replace("|", "\\|") + "." + needed
+    text = (action.help % {"default": action.default}).replace("|", "\\|")
+    return f"{text} (required)" if action.required and action.option_strings else text
