@@ -1,0 +1,207 @@
+"""`dataserver store check` and `store cat` as a person runs them: processes, exit statuses, standard streams."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataserver.cli.main import main
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+ROWS = [[1, 2, 3, 4, 5], [], [6], [7, 8, 9, 10], [11, 12, 300]]
+MASKS = [[0, 0, 1, 1, 0], [], [1], [0, 0, 0, 1], [1, 0, 0]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "chats.parquet"
+    ids, masks = pa.array(ROWS, pa.list_(pa.int32())), pa.array(MASKS, pa.list_(pa.int8()))
+    pq.write_table(pa.table({"input_ids": ids, "loss_mask": masks}), path, row_group_size=2)
+    return path
+
+
+@pytest.fixture
+def dataserver(tmp_path, monkeypatch, capsys):
+    """Run the command in this process, with a home directory of the test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*arguments: object) -> Done:
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        said = capsys.readouterr()
+        return Done(status, said.out, said.err)
+
+    return run
+
+
+def process(tmp_path: Path, *arguments: object) -> subprocess.Popen[str]:
+    """The command as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "dataserver.cli.main", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HOME": str(tmp_path)},
+    )
+
+
+def test_check_reports_figures_drops_and_lengths(dataserver, store):
+    done = dataserver("store", "check", store, "--max-length", 3)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = {line[:13].strip(): line[13:] for line in done.stdout.splitlines()}
+    assert lines["rows"] == "5"
+    assert lines["tokens"] == "13, longest row 5"
+    assert lines["served"] == "1 rows, 3 tokens at max_length 3"
+    assert lines["cut off"] == "2 tokens (40.0 % of the served rows)"
+    assert lines["dropped"] == "1 empty, 2 no_target, 1 target_cut_off"
+    assert "4 .. 7           2  ####" in done.stdout
+
+
+def test_check_prints_json_for_programs(dataserver, store, tmp_path):
+    report = json.loads(dataserver("store", "check", store, "--json").stdout)
+    assert report["verdict"] == "admitted"
+    assert (report["rows"], report["kept_rows"], report["kept_tokens"], report["max_length"]) == (5, 2, 9, 5)
+    assert report["dropped"] == {"empty": 1, "no_target": 2}
+    assert (report["max_token"], report["max_token_row"], report["token_bytes"]) == (300, 4, 2)
+    assert report["shards"][0]["path"] == "chats.parquet"
+    assert len(report["fingerprint"]) == 32
+    assert (tmp_path / ".cache" / "dataserver" / "index" / "manifests").is_dir()
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_refused_store_exits_1_with_one_line_that_names_the_row(dataserver, store, flags):
+    masks = [*MASKS[:3], [0, 0, 2, 1], MASKS[4]]
+    table = pa.table({"input_ids": pa.array(ROWS, pa.list_(pa.int32())), "loss_mask": pa.array(masks)})
+    pq.write_table(table, store, row_group_size=2)
+    done = dataserver("store", "check", store, *flags)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "dataserver: Row 3: loss_mask must contain only 0s and 1s. "
+        "(shard 'chats.parquet', row group 1, row 3 of the shard, column 'loss_mask')\n"
+    )
+    if flags:
+        said = json.loads(done.stdout)
+        assert (said["verdict"], said["row"], said["column"]) == ("refused", "3", "loss_mask")
+    else:
+        assert done.stdout == ""
+
+
+def test_a_store_with_nothing_to_serve_is_refused(dataserver, store):
+    done = dataserver("store", "check", store, "--max-length", 1)
+    assert done.returncode == 1
+    assert f"Pretokenized dataset at '{store}' produced 0 usable examples." in done.stderr
+
+
+def test_a_token_beyond_the_vocabulary_is_refused(dataserver, store):
+    assert dataserver("store", "check", store, "--vocab-size", 301).returncode == 0
+    done = dataserver("store", "check", store, "--vocab-size", 300)
+    assert done.returncode == 1
+    assert "Row 4: input_ids holds 300, at or above vocab_size = 300." in done.stderr
+
+
+def test_cat_prints_kept_rows_as_served_and_dropped_rows_whole(dataserver, store):
+    done = dataserver("store", "cat", store, "--max-length", 3)
+    assert done.returncode == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows == [
+        {"row": 0, "kept": True, "reason": "", "input_ids": [1, 2, 3], "loss_mask": [0, 0, 1]},
+        {"row": 1, "kept": False, "reason": "empty", "input_ids": [], "loss_mask": []},
+        {"row": 2, "kept": False, "reason": "no_target", "input_ids": [6], "loss_mask": [1]},
+        {"row": 3, "kept": False, "reason": "target_cut_off", "input_ids": ROWS[3], "loss_mask": MASKS[3]},
+        {"row": 4, "kept": False, "reason": "no_target", "input_ids": ROWS[4], "loss_mask": MASKS[4]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"), [("1:3", [1, 2]), (":2", [0, 1]), ("3:", [3, 4]), ("4:99", [4]), ("2:2", []), ("5:", [])]
+)
+def test_cat_takes_a_range_of_rows(dataserver, store, given, rows):
+    done = dataserver("store", "cat", store, "--rows", given)
+    assert done.returncode == 0
+    assert [json.loads(line)["row"] for line in done.stdout.splitlines()] == rows
+
+
+def test_all_tokens_may_be_targets(dataserver, store):
+    done = dataserver("store", "cat", store, "--loss-mask", "all", "--rows", "0:3")
+    assert [json.loads(line)["loss_mask"] for line in done.stdout.splitlines()] == [[1] * 5, [], [1]]
+
+
+def test_a_range_beyond_the_store_is_an_error(dataserver, store):
+    done = dataserver("store", "cat", store, "--rows", "6:")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"dataserver: There is no row 6 in '{store}', which has 5 rows.\n"
+
+
+def test_a_path_with_nothing_there_exits_1(dataserver, tmp_path):
+    done = dataserver("store", "check", tmp_path / "nowhere")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nothing",),
+        ("store",),
+        ("store", "check"),
+        ("store", "check", "x", "--max-length", "0"),
+        ("store", "check", "x", "--loss-mask", "some"),
+        ("store", "cat", "x", "--rows", "5"),
+        ("store", "cat", "x", "--rows", "-2:3"),
+    ],
+)
+def test_wrong_usage_exits_2(dataserver, arguments):
+    done = dataserver(*arguments)
+    assert done.returncode == 2
+    assert "usage: dataserver" in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error_worth_words(tmp_path):
+    path = tmp_path / "many.parquet"
+    ids = pa.array([[1, 2]] * 50_000)
+    table = pa.table({"input_ids": ids, "loss_mask": pa.array([[0, 1]] * 50_000, pa.list_(pa.int8()))})
+    pq.write_table(table, path)
+    with process(tmp_path, "store", "cat", path) as running:
+        assert json.loads(running.stdout.readline())["row"] == 0
+        running.stdout.close()
+        assert running.stderr.read() == ""
+
+
+def test_a_process_exits_1_on_a_refusal(tmp_path, store):
+    with process(tmp_path, "store", "check", store, "--vocab-size", 7) as running:
+        stdout, stderr = running.communicate()
+    assert (running.returncode, stdout) == (1, "")
+    assert stderr.startswith("dataserver: Row 3: input_ids holds 7, at or above vocab_size = 7.")
+
+
+def test_the_commands_of_a_server_are_not_imported_for_files_on_disk(store, tmp_path):
+    code = (
+        "import sys; from dataserver.cli.main import main; main(['store', 'check', sys.argv[1]]); "
+        "print(sorted({'grpc', 'sqlalchemy', 'pyarrow'} & set(sys.modules)))"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(store)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"HOME": str(tmp_path)},
+        ).stdout.splitlines()[-1]
+        for _ in ("cold", "warm")
+    ]
+    assert said == ["['pyarrow']", "[]"]
