@@ -28,6 +28,7 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", _KEEPALIVE_S * 1000),
     ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
+    ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
     ("grpc.http2.max_pings_without_data", 0),
     # Backing off is `failover`'s work; a channel that sulks for two minutes would undo it. The
     # minimum is also the time that one attempt to connect may take.

@@ -34,6 +34,10 @@ class ServerProcess:
                 return self
         raise AssertionError(f"the server did not start: {self._process.wait()}; see {self._log.name}")
 
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

@@ -2,6 +2,8 @@
 
 import itertools
 import logging
+import signal
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -107,6 +109,25 @@ def test_ranks_fail_over_to_another_replica(serve, store, connect, spec, samples
     messages = [record.getMessage() for record in caplog.records if "world rank" in record.getMessage()]
     assert any(f"{first.endpoint} is away" in message and "world rank 0" in message for message in messages)
     assert not any("world rank 1 " in message for message in messages), "rank 1 began at the second replica"
+
+
+@pytest.mark.slow
+def test_a_frozen_server_is_noticed_and_its_return_too(serve, connect, spec, samples):
+    server = serve()
+    client = connect(server.endpoint, patience_s=100.0)
+
+    def freeze(step, taken):
+        if (step.number, taken) == (3, 0):
+            server.signal(signal.SIGSTOP)
+
+    attempt = begin(client, spec)
+    with logged("is away (") as noticed, ThreadPoolExecutor(1) as threads:
+        training = threads.submit(train_together, [Rank(client, attempt, 0, before=freeze, window=1)])
+        try:
+            assert noticed.wait(60), "a peer that answers no ping counts as gone after 40 s"
+        finally:
+            server.signal(signal.SIGCONT)
+        assert training.result(60) == samples
 
 
 def test_a_finished_rank_ends_normally_though_the_server_is_gone(store, connect, spec):
@@ -219,19 +240,33 @@ def logged(text: str) -> Iterator[threading.Event]:
         logger.removeHandler(handler)
 
 
-def test_a_token_is_asked_for_and_checked(store, connect, spec, tmp_path):
-    token = 4 * "abcd"
-    (tmp_path / "token").write_text(f"{token}\n")
-    with running_server({"chat": store}, token_file=tmp_path / "token") as server:
+@pytest.fixture
+def pem(tmp_path):
+    """A directory with `key.pem`, a `certificate.pem` for loopback, and a `token`."""
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    command += f" -keyout key.pem -out certificate.pem -addext {names}"
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "token").write_text(4 * "abcd" + "\n")
+    return tmp_path
+
+
+def test_a_token_is_asked_for_and_checked_over_tls(store, connect, spec, pem):
+    tls = {"certificate": pem / "certificate.pem", "key": pem / "key.pem"}
+    token = (pem / "token").read_text().strip()
+    with running_server({"chat": store}, token_file=pem / "token", tls=tls) as server:
         for wrong in (None, token.upper()):
-            client = connect(server.endpoint, token=wrong)
+            client = connect(server.endpoint, token=wrong, ca=pem / "certificate.pem")
             with pytest.raises(UnauthenticatedError):
                 client.list_runs()
             with pytest.raises(UnauthenticatedError):
                 next(client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1))
-        client = connect(server.endpoint, token=token)
+        client = connect(server.endpoint, token=token, ca=pem / "certificate.pem")
         attempt = begin(client, spec)
         assert next(client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1)).number == 1
+        client = connect(server.endpoint, token=token, patience_s=0.1)
+        with pytest.raises(UnavailableError, match=server.endpoint):
+            client.list_runs()
 
 
 def test_requests_that_cannot_be_granted_say_why(store, connect, spec):
