@@ -115,7 +115,7 @@ def _delete(arguments: argparse.Namespace) -> int:
 
 
 def read_spec(path: Path) -> "RunSpec":
-    """Read a run spec: the file as a whole, or its table `[run]`.
+    """Read a run spec: the file as a whole, or a trainer's table `[run]`, its name aside.
 
     Raises `InvalidSpecError` with file and field.
     """
@@ -133,9 +133,9 @@ def read_spec(path: Path) -> "RunSpec":
     except ValueError as error:
         raise InvalidSpecError(f"{path} is not TOML: {error}") from error
     table = document.get("run", document)
-    known: dict[str, Any] = table if isinstance(table, dict) else {}
+    fields: dict[str, Any] = table if isinstance(table, dict) else {}
     try:
-        return RunSpec.model_validate(known)
+        return RunSpec.model_validate({name: value for name, value in fields.items() if name != "name"})
     except ValidationError as error:
         raise InvalidSpecError(f"{path}: {spec_error(error).message}") from error
 

@@ -58,7 +58,8 @@ def run(server, tmp_path, request, dataserver):
 
 def test_a_run_is_created_from_a_spec_file_or_a_trainers_file(dataserver, tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
-    (tmp_path / "trainer.toml").write_text(SPEC.replace("[order]", "[run.order]").replace("[batch]", "[run.batch]"))
+    tables = SPEC.replace("[order]", "[run.order]").replace("[batch]", "[run.batch]")
+    (tmp_path / "trainer.toml").write_text(f'[run]\nname = "twice"\n{tables}\n[optim]\nlr = 1e-5\n')
     status, out, _ = dataserver("run", "create", "twice", str(tmp_path / "spec.toml"))
     assert (status, out.startswith("run twice: 64 samples in an epoch, order ")) == (0, True)
     assert dataserver("run", "create", "twice", str(tmp_path / "trainer.toml")) == (0, out, "")

@@ -1,0 +1,77 @@
+"""Values of the wire lose no field of their message, and read it as it is."""
+
+from dataclasses import fields
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2, store_service_pb2
+from dataserver.wire import runs, stores
+
+PAIRS = [
+    (run_pb2.Run, runs.RunInfo),
+    (run_pb2.Attempt, runs.AttemptInfo),
+    (run_service_pb2.RunEvent, runs.RunEventInfo),
+    (cursor_service_pb2.Commit, runs.CommitInfo),
+    (cursor_service_pb2.GetCursorResponse, runs.CursorInfo),
+    (cursor_service_pb2.RewindRunResponse, runs.RewindInfo),
+    (cursor_service_pb2.MicroBatchPlan, runs.PlannedMicroBatch),
+    (cursor_service_pb2.SamplePlan, runs.PlannedSample),
+    (store_service_pb2.Store, stores.StoreInfo),
+    (store_service_pb2.Column, stores.ColumnInfo),
+    (store_service_pb2.Shard, stores.ShardInfo),
+    (store_service_pb2.IgnoredPath, stores.IgnoredPathInfo),
+    (store_service_pb2.LengthBucket, stores.LengthBucketInfo),
+    (store_service_pb2.Sample, stores.SampleInfo),
+]
+
+
+@pytest.mark.parametrize(("message", "value"), PAIRS, ids=lambda kind: kind.__name__)
+def test_a_value_has_the_fields_of_its_message(message, value):
+    assert {field.name for field in fields(value)} == {field.name for field in message.DESCRIPTOR.fields}
+
+
+def test_a_step_has_the_fields_of_its_message_with_the_figures_among_them():
+    figures = {field.name for field in cursor_service_pb2.PackingFigures.DESCRIPTOR.fields}
+    message = {field.name for field in cursor_service_pb2.DescribeStepResponse.DESCRIPTOR.fields}
+    assert {field.name for field in fields(runs.StepDescription)} == message - {"figures"} | figures
+
+
+def test_times_are_seconds_since_1970():
+    message = run_service_pb2.RunEvent(time=Timestamp(seconds=1_700_000_000, nanos=250_000_000), kind="created")
+    assert runs.event_from_proto(message).time == 1_700_000_000.25
+
+
+def test_a_store_is_read_whole():
+    message = store_service_pb2.Store(
+        name="chat",
+        rows=7,
+        token_bytes=2,
+        columns=[store_service_pb2.Column(name="input_ids", type="list<int32>")],
+        shards=[store_service_pb2.Shard(path="a.arrow", size=9, rows=7, digest="00")],
+        ignored=[store_service_pb2.IgnoredPath(path="README", reason="no data")],
+        dropped={"no_target": 2},
+        length_histogram=[store_service_pb2.LengthBucket(begin=4, end=8, rows=7)],
+    )
+    store = stores.store_from_proto(message)
+    assert (store.name, store.rows, store.token_bytes, store.dropped) == ("chat", 7, 2, {"no_target": 2})
+    assert store.columns == (stores.ColumnInfo(name="input_ids", type="list<int32>"),)
+    assert store.shards == (stores.ShardInfo(path="a.arrow", size=9, rows=7, digest="00"),)
+    assert store.ignored == (stores.IgnoredPathInfo(path="README", reason="no data"),)
+    assert store.length_histogram == (stores.LengthBucketInfo(begin=4, end=8, rows=7),)
+
+
+def test_a_plan_keeps_rounds_ranks_and_samples_in_order():
+    message = cursor_service_pb2.DescribeStepResponse(step=3)
+    message.begin.order_fingerprint = message.end.order_fingerprint = "f"
+    for round_index, dp_rank in ((0, 0), (0, 1), (1, 0)):
+        planned = message.micro_batches.add(round=round_index, dp_rank=dp_rank)
+        planned.samples.add(store="chat", row=10 * round_index + dp_rank, length=5)
+    message.micro_batches.add(round=1, dp_rank=1)
+    plan = runs.step_from_proto(message)
+    assert [(m.round, m.dp_rank, [s.row for s in m.samples]) for m in plan.micro_batches] == [
+        (0, 0, [0]),
+        (0, 1, [1]),
+        (1, 0, [10]),
+        (1, 1, []),
+    ]
