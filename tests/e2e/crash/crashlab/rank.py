@@ -71,10 +71,10 @@ class Rank:
                     self._optimize(step)
                     stream.ack(step)
                     self.trigger.reach(Point.AFTER_OPTIMIZER_STEP, step.number)
-                    ends = step.last or step.number == self.life.stop_after
-                    if ends or step.number % self.life.save_every == 0:
+                    stops = step.number == self.life.stop_after
+                    if stops or step.last or step.number % self.life.save_every == 0:
                         self._save(client, number, step)
-                    if ends:
+                    if stops:
                         return
 
     def _join(self, client: DataClient) -> tuple[int, Cursor]:

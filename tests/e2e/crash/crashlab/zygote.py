@@ -3,6 +3,7 @@
 Everything is imported before the first fork, and nothing here starts gRPC, a server or a thread.
 """
 
+import gc
 import json
 import os
 import signal
@@ -43,6 +44,7 @@ def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> 
 
 
 def main() -> None:
+    gc.freeze()  # what is imported stays shared with all that are forked
     for line in sys.stdin:
         order = json.loads(line)
         complaints = run_forked(order["scenario"], order["arguments"], Path(order["directory"]))
