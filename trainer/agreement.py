@@ -26,6 +26,8 @@ def told_by_first(world: World, decide: Callable[[], ValueT]) -> ValueT:
 
     When `decide` raises on rank 0, the job ends there, and the others with it.
     """
+    if world.size == 1:
+        return decide()
     told = [decide() if world.is_first else None]
     dist.broadcast_object_list(told, src=0, device=torch.device("cpu"))
     value: ValueT = told[0]  # type: ignore[assignment]
@@ -46,6 +48,8 @@ def agreed(steps: Iterable[Step], world: World) -> Iterator[Step]:
 
 
 def _compare(identity: str, world: World) -> None:
+    if world.size == 1:
+        return
     mine = torch.tensor([_digest(identity)])
     all_of_them = [torch.empty_like(mine) for _ in range(world.size)]
     dist.all_gather(all_of_them, mine)

@@ -5,6 +5,7 @@ by one process that needs no other ranks and no GPU.
 """
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
+
+from transformers.utils.logging import disable_progress_bar
 
 from trainer.checkpoint import read_checkpoint
 from trainer.config import ModelConfig, Precision, parse_config
@@ -44,13 +47,16 @@ def export_checkpoint(checkpoint: Path, out: Path) -> None:
     model = build_model(config, model_config(config))
     state = {"model": model.state_dict()}
     try:
-        load(state, checkpoint_id=checkpoint, no_dist=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*assuming the intent is to load in a single process")
+            load(state, checkpoint_id=checkpoint, no_dist=True)
     except (OSError, CheckpointException) as error:
         raise CheckpointError(f"cannot read the checkpoint {checkpoint}: {error}") from error
     model.load_state_dict(state["model"])
     nn.Module.to(model, torch.bfloat16 if config.dtype is Precision.BF16 else torch.float32)
     temporary = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
+    disable_progress_bar()
     model.save_pretrained(temporary)
     _copy_tokenizer(config, temporary)
     if out.exists():

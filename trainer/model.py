@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed._composable.checkpoint_activation import checkpoint
 from torch.distributed.checkpoint.state_dict import ValueType
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
@@ -73,9 +74,15 @@ def build_model(config: ModelConfig, hf_config: PretrainedConfig) -> PreTrainedM
         hf_config, dtype=torch.float32, attn_implementation=config.attention.value
     )
     if config.activation_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        for block in blocks(model):
+            checkpoint(block, preserve_rng_state=False)
     model.train()
     return model
+
+
+def blocks(model: PreTrainedModel) -> list[nn.Module]:
+    """The decoder's layers."""
+    return list(model.get_decoder().layers)
 
 
 def empty_model(config: ModelConfig, hf_config: PretrainedConfig) -> PreTrainedModel:

@@ -22,6 +22,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from dataserver.errors import InvalidConfigError
 from trainer.config import Precision
 from trainer.launch import World
+from trainer.model import blocks
 
 
 def shard(model: PreTrainedModel, world: World, *, dtype: Precision, replicas: int) -> None:
@@ -44,11 +45,6 @@ def shard(model: PreTrainedModel, world: World, *, dtype: Precision, replicas: i
     cast("nn.Module", model).to_empty(device=world.device)
     model.tie_weights()
     _restore_buffers(model)
-
-
-def blocks(model: PreTrainedModel) -> list[nn.Module]:
-    """The decoder's layers."""
-    return list(model.get_decoder().layers)
 
 
 def load_weights(model: PreTrainedModel, weights: dict[str, ValueType], world: World) -> None:

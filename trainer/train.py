@@ -120,11 +120,11 @@ class Job:
             local = self.forward_backward(step)
             grad_norm = self.update(step, lr)
             stream.ack(step)
-            end = time.monotonic()
-            metrics.write(self.figures(step, local, lr=lr, grad_norm=grad_norm, step_s=end - begin))
-            begin = end
+            step_s = time.monotonic() - begin
+            metrics.write(self.figures(step, local, lr=lr, grad_norm=grad_norm, step_s=step_s))
             if self.is_save_due(step):
                 newest = self.save(step)
+            begin = time.monotonic()
         return newest
 
     def forward_backward(self, step: Step) -> "LocalSums":

@@ -1,0 +1,106 @@
+"""Configurations, feeds from memory, and jobs on them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dataserver.cursor import Cursor
+from trainer.checkpoint import Checkpoints, Lineage
+from trainer.config import TrainerConfig, parse_config
+from trainer.launch import World
+from trainerlab.samples import FINGERPRINT, VOCABULARY, MemoryStep
+
+RUN = "chat"
+
+
+def tiny_model(model_type: str = "qwen3", *, tied: bool = False) -> dict[str, Any]:
+    return {
+        "model_type": model_type,
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "max_position_embeddings": 256,
+        "tie_word_embeddings": tied,
+    }
+
+
+def job_config(directory: Path, **sections: dict[str, Any]) -> TrainerConfig:
+    """A tiny job; `sections` are laid over it field by field."""
+    fields: dict[str, dict[str, Any]] = {
+        "run": {
+            "name": RUN,
+            "order": {"sources": [{"store": "chat"}], "max_length": 24},
+            "batch": {"step_samples": 8, "micro_batch_tokens": 64},
+        },
+        "model": {"config": tiny_model()},
+        "optim": {"lr": 1e-2},
+        "checkpoint": {"dir": str(directory / "checkpoints")},
+        "parallel": {"device": "cpu"},
+        "metrics": {"jsonl": str(directory / "metrics.jsonl")},
+    }
+    for section, values in sections.items():
+        fields[section] = fields.get(section, {}) | values
+    return parse_config(fields, "laboratory")
+
+
+class MemorySource:
+    def __init__(self, steps: Sequence[MemoryStep]) -> None:
+        self._steps = steps
+        self.acked: list[int] = []
+
+    def __iter__(self) -> Any:
+        return iter(self._steps)
+
+    def ack(self, step: MemoryStep) -> None:
+        self.acked.append(step.number)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryFeed:
+    """Plays back steps, `steps[i][r]` being step i + 1 of rank r, and remembers what it was told."""
+
+    def __init__(self, steps: Sequence[Sequence[MemoryStep]], *, lineage: Lineage | None = None) -> None:
+        self._steps = steps
+        self.lineage = lineage or Lineage(run=RUN, run_uid="uid", order_fingerprint=FINGERPRINT, attempt=0, base_step=0)
+        self.begun: list[Cursor | None] = []
+        self.commits: list[tuple[int, int, str]] = []
+
+    def create_run(self, vocab_size: int) -> Lineage:
+        assert vocab_size == VOCABULARY
+        return self.lineage
+
+    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
+        self.begun.append(resume)
+        return self.lineage.attempt + 1
+
+    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> MemorySource:
+        return MemorySource([ranks[dp_rank] for ranks in self._steps[next_step - 1 :]])
+
+    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
+        self.commits.append((attempt, cursor.step, uri))
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def open_job(config: TrainerConfig, world: World) -> Any:
+    """A job on a model before its first step."""
+    from trainer.train import Job, build
+
+    model, optimizer = build(config, world, None)
+    return Job(
+        config=config,
+        world=world,
+        feed=MemoryFeed([]),
+        checkpoints=Checkpoints(config.checkpoint.dir),
+        model=model,
+        optimizer=optimizer,
+        run_uid="uid",
+        attempt=1,
+    )
