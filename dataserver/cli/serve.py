@@ -34,11 +34,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal; return the exit status."""
     from dataserver.config import describe_config, load_config
+
+    config = load_config(arguments.config, os.environ, flags_of(arguments))
+
     from dataserver.server.logs import set_up_logs
     from dataserver.server.process import serve
     from dataserver.server.supervisor import supervise
 
-    config = load_config(arguments.config, os.environ, flags_of(arguments))
     set_up_logs(config.log_format)
     for line in describe_config(config):
         _say(line)

@@ -61,8 +61,8 @@ def end_on_signals(
             if at_once is not None:
                 at_once()
             os._exit(ENDED_AT_ONCE)
-        say(f"{name}: draining; the same again ends at once")
         ending.set()
+        say(f"{name}: draining; the same again ends at once")
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

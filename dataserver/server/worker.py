@@ -4,6 +4,7 @@ Its standard input carries the configuration as one line of JSON, and then stays
 end of file means that the parent is gone, and the worker drains.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -34,8 +35,10 @@ def main() -> int:
 
 
 def _tell_parent(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    # A parent that is gone does not listen, and the worker must come to its drain all the same.
+    with contextlib.suppress(OSError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 def _end_with_parent() -> None:

@@ -76,7 +76,7 @@ class CursorService(CursorServiceServicer):
         only = None
         if request.HasField("dp_rank"):
             only = fields.within("dp_rank", request.dp_rank, 0, described.plan.dp_world_size - 1)
-        return await self._threads.plan(_to_proto, described, only)
+        return await self._threads.inspect(_to_proto, described, only)
 
 
 def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse:

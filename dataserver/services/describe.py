@@ -90,7 +90,7 @@ class StepDescriber:
         """Stops soon after nobody waits for it any more."""
         abandoned = threading.Event()
         try:
-            return await self._threads.plan(_plan_ahead, context, begin, cut, step, abandoned)
+            return await self._threads.inspect(_plan_ahead, context, begin, cut, step, abandoned)
         finally:
             abandoned.set()
 

@@ -94,7 +94,8 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     async def _abort(self, call: Call, method: str, error: DataServerError) -> None:
         code, message, metadata = status_of(error)
         self._count(method, code.name)
-        log.info("%s refused: %s: %s", method, code.name, message)
+        level = logging.ERROR if isinstance(error, InternalError) else logging.INFO
+        log.log(level, "%s refused: %s: %s", method, code.name, message)
         await call.abort(code, message, metadata)
 
     def _count(self, method: str, status: str) -> None:

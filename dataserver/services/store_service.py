@@ -37,7 +37,7 @@ class StoreService(StoreServiceServicer):
         names = [name for name in self._catalog.names if name > after]
         page = names[:size]
         return pb.ListStoresResponse(
-            stores=[await self._threads.store(_store, name, self._catalog.get(name), None) for name in page],
+            stores=[await self._threads.inspect(_store, name, self._catalog.get(name), None) for name in page],
             next_page_token=pages.page_token("stores", page[-1]) if len(names) > size else "",
         )
 
@@ -45,7 +45,7 @@ class StoreService(StoreServiceServicer):
         """Show one store."""
         store = self._catalog.get(request.store)
         bound = fields.max_length(request.max_length)
-        return pb.GetStoreResponse(store=await self._threads.store(_store, request.store, store, bound))
+        return pb.GetStoreResponse(store=await self._threads.inspect(_store, request.store, store, bound))
 
     async def ListSamples(self, request: pb.ListSamplesRequest, call: Call) -> pb.ListSamplesResponse:
         """Read rows."""
@@ -63,7 +63,7 @@ class StoreService(StoreServiceServicer):
                 f"rows {begin} to {end - 1} hold {tokens} tokens, too many for one answer of at most "
                 f"{self._max_message_bytes} bytes: ask for fewer rows"
             )
-        return pb.ListSamplesResponse(samples=await self._threads.store(_samples, store, rows, bound))
+        return pb.ListSamplesResponse(samples=await self._threads.inspect(_samples, store, rows, bound))
 
 
 def _view(store: Store, bound: int | None) -> StoreView:

@@ -118,7 +118,7 @@ class LiveAttempt:
 
     async def _make_seal(self, step: int) -> SealedStep:
         plan = await self.plan(step)
-        await self._threads.store(self.context.check_unchanged)
+        await self._threads.plan(self.context.check_unchanged)
         ends = isinstance(plan, EndOfRun)
         proposed = ProposedSeal(
             step=step,

@@ -17,6 +17,7 @@ T = TypeVar("T")
 LEDGER_THREADS = 4
 PLAN_THREADS = 2
 STORE_THREADS = 2
+INSPECT_THREADS = 2
 
 
 class Threads:
@@ -33,6 +34,7 @@ class Threads:
                 ("plan", PLAN_THREADS),
                 ("encode", max(2, os.cpu_count() or 2)),
                 ("store", STORE_THREADS),
+                ("inspect", INSPECT_THREADS),
             )
         }
 
@@ -55,8 +57,12 @@ class Threads:
         return await self._limited("encode", call, *args, **kwargs)
 
     async def store(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Look at a store."""
+        """Read the indexes of stores."""
         return await self._limited("store", call, *args, **kwargs)
+
+    async def inspect(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Look something up for a person. It may take long, and no stream waits behind it."""
+        return await self._limited("inspect", call, *args, **kwargs)
 
     def close(self) -> None:
         """Take no more work; what runs is left to end. Idempotent."""
