@@ -6,6 +6,7 @@ offline commands come through here too.
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -46,6 +47,8 @@ def connect(arguments: argparse.Namespace) -> "DataClient":
     """A client of the server that the arguments name."""
     from dataserver.client import DataClient
 
+    # What was waited for stands in the error, and errors take one line: no log on stderr beside it.
+    logging.getLogger("dataserver.client").addHandler(logging.NullHandler())
     token = None
     if arguments.token_file is not None:
         try:

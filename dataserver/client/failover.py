@@ -71,8 +71,9 @@ class Failover:
         if now - self._logged >= LOG_EVERY_S:
             self._logged = now
             _logger.warning(
-                "%s waits for a data server since %s (%.0f of at most %g s): %s is away (%s), next is %s",
-                self._waiter, self._since_clock, waited, self._patience_s, gone, error.message, self.endpoint,
+                "%s waits for a data server since %s (%.0f of at most %g s): %s is away (%s)%s",
+                self._waiter, self._since_clock, waited, self._patience_s, gone, error.message,
+                f", next is {self.endpoint}" if self.endpoint != gone else "",
             )  # fmt: skip
         longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(circle, 16))
         return min(longest * _jitter.uniform(0.5, 1.0), self._patience_s - waited)

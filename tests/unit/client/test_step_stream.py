@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+from random import Random
 
 import numpy as np
 import pytest
@@ -304,3 +305,32 @@ def test_no_more_micro_batches_are_in_flight_than_credits(scripted):
                 assert server.connections[0].granted <= taken + window
             stream.ack(step)
     assert len(sent) == rounds
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(scripted, seed):
+    random = Random(seed)
+    rounds = [random.randint(1, 6) for _ in range(8)]
+
+    def cut_somewhere(connection):
+        sent, cut = 0, random.randint(1, 14)
+        yield connection.opened()
+        for number in range(connection.open.next_step, len(rounds) + 1):
+            yield connection.step_begun(number, rounds[number - 1], last=number == len(rounds))
+            for index in range(rounds[number - 1]):
+                assert connection.credits.acquire(timeout=20)
+                if sent == cut:
+                    raise UnavailableError("cut")
+                yield connection.micro_batch(number, index)
+                sent += 1
+        yield connection.end_of_run(len(rounds))
+        assert connection.half_closed.wait(20)
+
+    server, client = scripted(*[cut_somewhere] * 100)
+    taken = []
+    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1, credits=random.randint(1, 5)) as stream:
+        for step in stream:
+            taken += [(batch.step, batch.round) for batch in step]
+            stream.ack(step)
+    assert taken == [(number, index) for number in range(1, len(rounds) + 1) for index in range(rounds[number - 1])]
+    assert len(server.connections) > 2
