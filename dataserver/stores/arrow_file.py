@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores.parsing import PARSE_ERRORS
 from dataserver.stores.schema import Column, columns_of
 
 _FILE_MAGIC = b"ARROW1"
@@ -36,7 +37,7 @@ class ArrowFile:
         self._stream = whole.slice(begin, end - begin)
         self._is_file = begin > 0
         self._schema = _parsed(name, lambda: pa.ipc.open_stream(pa.BufferReader(self._stream)).schema)
-        self.columns: tuple[Column, ...] = columns_of(self._schema)
+        self.columns: tuple[Column, ...] = _parsed(name, lambda: columns_of(self._schema))
 
     @classmethod
     def open(cls, path: Path, name: str) -> Self:
@@ -53,21 +54,27 @@ class ArrowFile:
         spans = _parsed(self._name, self._record_batches)
         if self._is_file:
             self._check_against_footer(len(spans))
-        reader = self._reader(self._stream, names)
+        reader = _parsed(self._name, lambda: self._reader(self._stream, names))
         for begin, end in spans:
-            yield begin, end, iter((_parsed(self._name, reader.read_next_batch),))
+            yield begin, end, iter((self._next_batch(reader),))
 
     def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """One record batch, read behind a copy of what stands before the first: schema and dictionaries."""
         first = _parsed(self._name, self._first_record_batch)
         head = self._whole.slice(self._begin, first - self._begin).to_pybytes()
         joined = pa.py_buffer(head + self._whole.slice(begin, end - begin).to_pybytes())
-        yield _parsed(self._name, self._reader(joined, names).read_next_batch)
+        yield self._next_batch(self._reader(joined, names))
 
     @property
     def base_address(self) -> int:
         """Where the file's first byte lies in memory."""
         return int(self._whole.address)
+
+    def _next_batch(self, reader: pa.RecordBatchReader) -> pa.RecordBatch:
+        """The next record batch, whose buffers are as long as its metadata claims."""
+        batch = _parsed(self._name, reader.read_next_batch)
+        _parsed(self._name, batch.validate)
+        return batch
 
     def _reader(self, stream: pa.Buffer, names: Sequence[str]) -> pa.RecordBatchReader:
         fields = [self._schema.get_field_index(name) for name in names]
@@ -148,7 +155,7 @@ def _parsed(name: str, parse: Callable[[], T]) -> T:
     """What `parse` returns; what Arrow cannot make sense of becomes a refusal that names the shard."""
     try:
         return parse()
-    except (pa.ArrowException, OSError, StopIteration) as error:
+    except (*PARSE_ERRORS, StopIteration) as error:
         raise _refusal(name, f"Arrow cannot read it ({error})") from error
 
 

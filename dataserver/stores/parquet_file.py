@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores.parsing import PARSE_ERRORS
 from dataserver.stores.schema import Column, columns_of
 
-# Decoded bytes of one record batch, roughly: pages are decoded piece by piece, so that a row
-# group of gigabytes costs no more memory than this.
-_BATCH_BYTES = 8 << 20
+# A record batch under decoding: so many encoded bytes, within so many rows. The upper bound holds
+# where encoding hides how much comes out (a mask of ones is a few bytes for any number of them).
+_BATCH_BYTES = 4 << 20
+_BATCH_ROWS = (64, 1024)
 
 # Read ahead of the decoder. Without a buffer size whole column chunks are read at once.
 _READ_BYTES = 1 << 20
@@ -39,23 +41,28 @@ class ParquetFile:
         try:
             with pq.ParquetFile(path, pre_buffer=False) as file:
                 return cls(path, name, file.metadata, columns_of(file.schema_arrow))
-        except (pa.ArrowException, OSError) as error:
+        except PARSE_ERRORS as error:
             raise StoreRefusedError(f"Shard '{name}': Parquet cannot read it ({error}).", shard=name) from error
 
     def scan(self, names: Sequence[str]) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Every row group in order."""
-        begin = 0
+        """Every row group in order. Where a group ends is estimated by its rows.
+
+        Chunk metadata would say it, and is left alone: a damaged footer makes it end the process.
+        """
+        begin, rows, size = 0, 0, self._path.stat().st_size
         for group in range(self._metadata.num_row_groups):
-            end = max(begin, self._end_of(group))
+            rows += self._metadata.row_group(group).num_rows
+            end = min(size, size * rows // max(1, self._metadata.num_rows))
             yield begin, end, self.read_block(group, begin, end, names)
             begin = end
 
     def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """One row group, in record batches of about `_BATCH_BYTES`."""
+        """One row group, in record batches of bounded size."""
         group = self._metadata.row_group(block)
         if group.num_rows == 0:
             return
-        rows = max(1, _BATCH_BYTES * group.num_rows // max(1, _selected_bytes(group, names)))
+        fitting = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+        rows = min(max(fitting, _BATCH_ROWS[0]), _BATCH_ROWS[1])
         rows_read = 0
         try:
             # A reader of its own for each call: readers are not safe to share between threads.
@@ -69,31 +76,12 @@ class ParquetFile:
                 for batch in file.iter_batches(rows, row_groups=[block], columns=list(names), use_threads=False):
                     rows_read += batch.num_rows
                     yield batch
-        except (pa.ArrowException, OSError) as error:
+        except PARSE_ERRORS as error:
             raise self._refusal(block, f"it cannot be decoded ({error})") from error
         if rows_read != group.num_rows:
             raise self._refusal(block, f"{rows_read} rows were read where the footer promises {group.num_rows}")
-
-    def _end_of(self, group: int) -> int:
-        """The byte after the last of a row group."""
-        chunks = self._metadata.row_group(group)
-        ends = []
-        for index in range(chunks.num_columns):
-            chunk = chunks.column(index)
-            ends.append((chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size)
-        return max(ends, default=0)
 
     def _refusal(self, group: int, problem: str) -> StoreRefusedError:
         return StoreRefusedError(
             f"Shard '{self._name}', row group {group}: {problem}.", shard=self._name, row_group=group
         )
-
-
-def _selected_bytes(group: pq.RowGroupMetaData, names: Sequence[str]) -> int:
-    """Decoded bytes of the columns `names`: 8 a value, as dictionary-encoded chunks understate their size."""
-    total = 0
-    for index in range(group.num_columns):
-        chunk = group.column(index)
-        if chunk.path_in_schema.split(".", 1)[0] in names:
-            total += chunk.num_values * 8
-    return total
