@@ -1,6 +1,6 @@
 """Beginning an attempt: the one call that must not be repeated blindly.
 
-When the answer to `BeginAttempt` is lost, the attempt may exist all the same, alive under our
+When the answer to `BeginAttempt` is lost or late, the attempt may exist all the same, alive under our
 holder until its lease runs out. Repeating the call would be refused by our own attempt, or with
 `take_over` fence it. So after a lost answer the run is looked at: an attempt of our holder with
 a number above the one that stood there before the call is ours, and its row is the answer. A
@@ -13,7 +13,7 @@ from typing import Final
 
 from dataserver.client.calls import Calls
 from dataserver.client.failover import LOG_EVERY_S, clock
-from dataserver.errors import AttemptAliveError, UnavailableError
+from dataserver.errors import AttemptAliveError, UnavailableError, WaitExpiredError
 from dataserver.v1 import run_pb2, run_service_pb2
 
 # A lease is some ten seconds or more; asking each second costs the ledger nothing.
@@ -40,6 +40,10 @@ def begin_attempt(calls: Calls, request: run_service_pb2.BeginAttemptRequest, wa
             if answer_lost and (ours := _ours(calls, request, before)):
                 return ours
             pause = predecessor.still_alive(error)
+        except WaitExpiredError:
+            if ours := _ours(calls, request, before):
+                return ours
+            raise
         time.sleep(pause)
         if answer_lost and (ours := _ours(calls, request, before)):
             return ours

@@ -2,5 +2,5 @@
 
 `messages`: cursors and specs. `micro_batch`: the hot message, encoded and read by hand.
 `responses`: all that a stream carries.
-`runs`: what the services tell about runs and stores. `status`: errors.
+`runs`, `stores`: what the services tell about them. `status`: errors.
 """

@@ -30,7 +30,7 @@ class AttemptInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """A run as it stands. `attempt` is None before the first one.
+    """A run as it stands. `attempt` is None before the first one and after a rewind.
 
     `acked_steps[w]`: what world rank w of the attempt acknowledged last; `consumed_step`: their
     minimum.

@@ -130,7 +130,8 @@ def test_a_frozen_server_is_noticed_and_its_return_too(serve, connect, spec, sam
         assert training.result(60) == samples
 
 
-def test_a_finished_rank_ends_normally_though_the_server_is_gone(store, connect, spec):
+def test_a_finished_rank_ends_normally_though_the_server_is_gone(store, connect, spec, monkeypatch):
+    monkeypatch.setattr("dataserver.client.stream._END_WAIT_S", 0.3)
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)

@@ -1,8 +1,11 @@
 """Beginning an attempt when answers get lost and predecessors live on."""
 
+import threading
+
 import pytest
 
 from dataserver.client import DataClient
+from dataserver.client import calls as client_calls
 from dataserver.cursor import Cursor
 from dataserver.errors import AttemptAliveError, HolderFencedError, InvalidRequestError, UnavailableError
 from dataserver.v1 import cursor_pb2, run_pb2, run_service_pb2, run_spec_pb2
@@ -90,6 +93,26 @@ def test_an_attempt_of_another_is_not_taken_for_the_lost_answer(begin):
     with pytest.raises(AttemptAliveError, match="attempt 9"):
         begin(ledger)
     assert len(ledger.requests) == 2
+
+
+def test_a_late_answer_is_looked_up(begin, monkeypatch):
+    class Slow(Ledger):
+        def begin(self, request):
+            answer = super().begin(request)
+            looked_up.wait(20)
+            return answer
+
+        def get_run(self, request):
+            if self.requests:
+                looked_up.set()
+            return super().get_run(request)
+
+    monkeypatch.setattr(client_calls, "CALL_DEADLINE_S", 0.5)
+    looked_up = threading.Event()
+    ledger = Slow()
+    assert begin(ledger).number == 1
+    assert looked_up.is_set()
+    assert len(ledger.requests) == 1
 
 
 def test_a_live_predecessor_is_refused_at_once_unless_waited_for(begin):

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from dataserver.client import stream as client_stream
 from dataserver.errors import (
     ChecksumMismatchError,
     InternalError,
@@ -185,7 +186,9 @@ def test_what_the_server_raises_is_raised_in_the_training_loop_after_what_arrive
     assert caught.value.details == {"attempt": "2"}
 
 
-def test_a_finished_rank_ends_normally_when_the_server_is_gone(scripted):
+def test_a_finished_rank_ends_normally_when_the_server_is_gone(scripted, monkeypatch):
+    monkeypatch.setattr(client_stream, "_END_WAIT_S", 0.3)
+
     def dies_after_the_last_step(connection):
         yield connection.opened()
         yield from connection.whole_step(1, 1, last=True)
@@ -199,6 +202,27 @@ def test_a_finished_rank_ends_normally_when_the_server_is_gone(scripted):
             stream.ack(step)
         assert list(stream) == []
     assert step.last
+
+
+def test_the_last_ack_reaches_a_server_that_restarts_after_the_last_step(scripted):
+    def restarts_after_the_last_step(connection):
+        yield connection.opened()
+        yield from connection.whole_step(1, 1, last=True)
+        assert connection.acks.get(timeout=20) == 1
+        raise UnavailableError("restarting")
+
+    def ends(connection):
+        assert connection.acks.get(timeout=20) == 1
+        yield connection.opened()
+        yield connection.end_of_run(1)
+        assert connection.half_closed.wait(20)
+
+    server, client = scripted(restarts_after_the_last_step, ends)
+    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+        for step in stream:
+            list(step)
+            stream.ack(step)
+    assert server.connections[1].open.next_step == 2
 
 
 def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted):
@@ -334,3 +358,7 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
             stream.ack(step)
     assert taken == [(number, index) for number in range(1, len(rounds) + 1) for index in range(rounds[number - 1])]
     assert len(server.connections) > 2
+    senders = [thread for thread in threading.enumerate() if "consume_request_iterator" in thread.name]
+    for sender in senders:  # gRPC's threads, one a connection, end with it
+        sender.join(5)
+    assert not any(sender.is_alive() for sender in senders)
