@@ -183,4 +183,4 @@ def describe_config(config: ServerConfig) -> list[str]:
 
 def hide_password(url: str) -> str:
     """`url` with `***` in place of a password."""
-    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:***@", url)
+    return re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", url)
