@@ -350,6 +350,7 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
         yield connection.end_of_run(len(rounds))
         assert connection.half_closed.wait(20)
 
+    before = set(threading.enumerate())
     server, client = scripted(*[cut_somewhere] * 100)
     taken = []
     with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1, credits=random.randint(1, 5)) as stream:
@@ -358,7 +359,7 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
             stream.ack(step)
     assert taken == [(number, index) for number in range(1, len(rounds) + 1) for index in range(rounds[number - 1])]
     assert len(server.connections) > 2
-    senders = [thread for thread in threading.enumerate() if "consume_request_iterator" in thread.name]
-    for sender in senders:  # gRPC's threads, one a connection, end with it
-        sender.join(5)
+    senders = [thread for thread in threading.enumerate() if thread not in before and "(_run)" in thread.name]
+    for sender in senders:  # gRPC's own: one a connection, waiting for the next request to send
+        sender.join(2)
     assert not any(sender.is_alive() for sender in senders)
