@@ -79,6 +79,7 @@ def _discover_directory(root: Path) -> Discovery:
     for relative in _walk(root, "", ignored):
         reason = _why_ignored(relative)
         if reason is None:
+            _check_is_file(root, relative)
             data.append(relative)
         else:
             ignored.append(IgnoredPath(path=relative, reason=reason))
@@ -132,6 +133,14 @@ def _why_ignored(relative: str) -> str | None:
     if lower.endswith(".json"):
         return "JSON side file"
     return None
+
+
+def _check_is_file(root: Path, relative: str) -> None:
+    """A link to nothing would lose rows, and a pipe could be waited on for ever."""
+    if not (root / relative).is_file():
+        raise StoreRefusedError(
+            f"'{relative}' in '{root}' is no file that can be read: is it a broken link, or a pipe?"
+        )
 
 
 def _format_of(root: Path, relative: str) -> str:

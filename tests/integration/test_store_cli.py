@@ -1,7 +1,9 @@
 """`dataserver store check` and `store cat` as a person runs them: processes, exit statuses, standard streams."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dataserver.cli import store as store_command
 from dataserver.cli.main import main
 
 
@@ -138,6 +141,21 @@ def test_cat_takes_a_range_of_rows(dataserver, store, given, rows):
 def test_all_tokens_may_be_targets(dataserver, store):
     done = dataserver("store", "cat", store, "--loss-mask", "all", "--rows", "0:3")
     assert [json.loads(line)["loss_mask"] for line in done.stdout.splitlines()] == [[1] * 5, [], [1]]
+
+
+def test_a_long_check_shows_how_far_it_is_on_a_terminal_and_wipes_it(dataserver, store, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(store_command, "_BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(store_command, "_BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    done = dataserver("store", "check", store)
+    assert done.returncode == 0
+    said = sys.stderr.getvalue()
+    assert re.search(r"\rchecking #+ 100% of 0\.00 GB, 0 s left ", said)
+    assert said.endswith("\r\033[K")
 
 
 def test_a_range_beyond_the_store_is_an_error(dataserver, store):

@@ -58,6 +58,15 @@ def test_offsets_that_begin_within_the_values_shift_nothing():
     assert rows_of(array) == [[2], [1, 2, 3]]
 
 
+def test_a_file_whose_offsets_do_not_begin_at_0_is_served_right(opened, one_file, table):
+    path = one_file(table([[1, 2], [1, 2, 3]]))
+    written, other = (np.array(offsets, np.int32).tobytes() for offsets in ([0, 2, 5], [1, 2, 5]))
+    data = path.read_bytes()
+    assert data.count(written) == 2, "the offsets of tokens and mask; pyarrow itself always begins at 0"
+    path.write_bytes(data.replace(written, other))
+    assert [row.input_ids.tolist() for row in opened(path)] == [[2], [1, 2, 3]]
+
+
 def test_null_and_empty_are_told_apart_and_rows_keep_their_numbers():
     column = ragged(pa.array([[1, 2], None, [], [3]]), shard="s", column="input_ids")
     assert column.null_rows.tolist() == [False, True, False, False]

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataserver.errors import StoreNotFoundError, StoreRefusedError
-from dataserver.stores.discovery import discover, natural_key
+from dataserver.stores.discovery import natural_key
 
 ROWS = [[number, number + 1] for number in range(40)]
 
@@ -245,14 +245,13 @@ def test_a_directory_of_splits_lists_them(opened, tmp_path):
     assert f"'{tmp_path / 'train'}', '{tmp_path / 'test'}'" in refusal(opened, tmp_path)
 
 
-def test_an_unreadable_directory_is_refused_and_not_half_read(tmp_path, write, table):
+@pytest.mark.parametrize("kind", ["broken link", "pipe"])
+def test_what_is_no_file_is_refused_and_not_waited_on(opened, tmp_path, write, table, kind):
     directory = tmp_path / "store"
-    (directory / "part").mkdir(parents=True)
+    directory.mkdir()
     write(directory / "a", table([[1, 2]]), "parquet")
-    if os.geteuid() == 0:
-        (directory / "b.parquet").symlink_to(tmp_path / "gone")
-        assert discover(directory).paths == ("a.parquet", "b.parquet")
+    if kind == "pipe":
+        os.mkfifo(directory / "b.parquet")
     else:
-        (directory / "part").chmod(0)
-        with pytest.raises(PermissionError):
-            discover(directory)
+        (directory / "b.parquet").symlink_to(tmp_path / "gone")
+    assert refusal(opened, directory).startswith(f"'b.parquet' in '{directory}' is no file that can be read")
