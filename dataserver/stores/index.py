@@ -17,8 +17,9 @@ import os
 import shutil
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ class Building:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.path = root / f"{_BUILDING}{os.getpid()}-{uuid.uuid4().hex}"
+        self._files: dict[str, BinaryIO] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -55,13 +57,16 @@ class Building:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._close_files()
         shutil.rmtree(self.path, ignore_errors=True)
 
     def append(self, name: str, array: NDArray[Any]) -> None:
         """Add the numbers of `array` to the end of the file `name`."""
         try:
-            with (self.path / name).open("ab") as file:
-                file.write(np.ascontiguousarray(array).data)
+            if name not in self._files:
+                self._files[name] = (self.path / name).open("ab")
+            self._files[name].write(np.ascontiguousarray(array).data)
         except OSError as error:
             raise unwritable(self._root, error) from error
 
@@ -71,6 +76,7 @@ class Building:
 
     def read(self, name: str, dtype: str, count: int) -> NDArray[Any]:
         """Map the `count` numbers of the file `name`."""
+        self._close_files()
         array = map_array(self.path / name, dtype, count)
         if array is None:
             raise InternalError(f"{self.path / name} does not hold {count} numbers")
@@ -78,11 +84,13 @@ class Building:
 
     def drop(self, name: str) -> None:
         """Remove the file `name`."""
+        self._close_files()
         (self.path / name).unlink()
 
     def publish(self, final: Path) -> None:
         """Sync all files and move the directory to `final`; what already stands there stays if it is whole."""
         try:
+            self._close_files()
             for file in self.path.iterdir():
                 _sync(file)
             _sync(self.path)
@@ -91,6 +99,11 @@ class Building:
             _sync(final.parent)
         except OSError as error:
             raise unwritable(self._root, error) from error
+
+    def _close_files(self) -> None:
+        """Write out what is buffered; a later `append` opens a file again."""
+        while self._files:
+            self._files.popitem()[1].close()
 
     def _move_to(self, final: Path) -> None:
         """Names are hashes of contents: if the files that stand at `final` have our sizes, it is the same."""
