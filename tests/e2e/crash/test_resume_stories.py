@@ -3,6 +3,9 @@
 import pytest
 from crashlab.pool import Pool
 
+# Of two epochs of seven steps.
+LAST = 14
+
 
 def test_the_second_resume_goes_on_where_the_second_save_was(laboratory: Pool):
     assert laboratory.run("resume_twice") == []
@@ -34,7 +37,33 @@ def test_a_crash_inside_a_window_loses_and_repeats_nothing_at_another_world_size
 @pytest.mark.parametrize("victim", ["server", "both"])
 @pytest.mark.parametrize("point", ["commit_not_written", "commit_not_answered"])
 def test_a_lost_commit_costs_nothing(laboratory: Pool, point: str, victim: str):
-    assert laboratory.run("lost_commit", point=point, victim=victim) == []
+    assert laboratory.run("crash_around_the_ledger", point=point, step=6, victim=victim) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["server", "both"])
+@pytest.mark.parametrize(
+    ("point", "step"),
+    [
+        ("begin_not_written", 0),
+        ("begin_not_answered", 0),
+        ("open_not_written", 1),
+        ("open_not_answered", 1),
+        ("acks_not_written", 4),
+        ("acks_not_answered", 4),
+        pytest.param("before_seal", LAST, id="before_seal of the last step"),
+        pytest.param("after_seal", LAST, id="after_seal of the last step"),
+        pytest.param("acks_not_written", LAST, id="acks_not_written of the last step"),
+        pytest.param("commit_not_written", LAST, id="commit_not_written of the last step"),
+        pytest.param("commit_not_answered", LAST, id="commit_not_answered of the last step"),
+        pytest.param("before_seal", LAST + 1, id="before_seal of the end"),
+        pytest.param("after_seal", LAST + 1, id="after_seal of the end"),
+    ],
+)
+def test_a_crash_around_any_transaction_of_the_ledger_costs_nothing(
+    laboratory: Pool, point: str, step: int, victim: str
+):
+    assert laboratory.run("crash_around_the_ledger", point=point, step=step, victim=victim) == []
 
 
 def test_a_ledger_restored_from_an_older_copy_adopts_the_cursor_of_the_checkpoint(laboratory: Pool):

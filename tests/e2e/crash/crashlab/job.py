@@ -86,6 +86,12 @@ class Job:
         os.waitpid(pid, 0)
         del self._servers[pid]
 
+    def restart_servers(self) -> None:
+        """Kill those that run and start all."""
+        self.close()
+        for index in range(len(self._reserved)):
+            self.start_server(index)
+
     def arm(self, crash: Crash | None) -> None:
         """Crash as told in processes that start from now on."""
         self._crashes += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import uvloop
@@ -9,7 +10,7 @@ import uvloop
 from crashlab.trigger import Point, Trigger
 from dataserver.config import ServerConfig
 from dataserver.cursor import Cursor
-from dataserver.ledger.interface import Ledger, ProposedSeal, Run, Seal
+from dataserver.ledger.interface import Attempt, Ledger, Progress, ProposedSeal, Run, Seal
 from dataserver.server import app
 
 
@@ -22,6 +23,25 @@ class CrashingLedger:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
+
+    def begin_attempt(self, name: str, *, cursor: Cursor | None, **fields: Any) -> Attempt:
+        step = cursor.step if cursor else 0
+        self._trigger.reach(Point.BEGIN_NOT_WRITTEN, step)
+        attempt = self._ledger.begin_attempt(name, cursor=cursor, **fields)
+        self._trigger.reach(Point.BEGIN_NOT_ANSWERED, step)
+        return attempt
+
+    def open_stream(self, name: str, *, next_step: int, **fields: Any) -> Run:
+        self._trigger.reach(Point.OPEN_NOT_WRITTEN, next_step)
+        run = self._ledger.open_stream(name, next_step=next_step, **fields)
+        self._trigger.reach(Point.OPEN_NOT_ANSWERED, next_step)
+        return run
+
+    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+        self._trigger.reach(Point.ACKS_NOT_WRITTEN, max(acks.values()))
+        progress = self._ledger.record_acks(run_uid, attempt, acks)
+        self._trigger.reach(Point.ACKS_NOT_ANSWERED, max(acks.values()))
+        return progress
 
     def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
         self._trigger.reach(Point.BEFORE_SEAL, proposed.step)

@@ -24,6 +24,12 @@ class Point(StrEnum):
     BEFORE_COMMIT = "before_commit"
     AFTER_COMMIT = "after_commit"
     # At the server, around the ledger's own transaction: the request or its answer is lost.
+    BEGIN_NOT_WRITTEN = "begin_not_written"
+    BEGIN_NOT_ANSWERED = "begin_not_answered"
+    OPEN_NOT_WRITTEN = "open_not_written"
+    OPEN_NOT_ANSWERED = "open_not_answered"
+    ACKS_NOT_WRITTEN = "acks_not_written"
+    ACKS_NOT_ANSWERED = "acks_not_answered"
     COMMIT_NOT_WRITTEN = "commit_not_written"
     COMMIT_NOT_ANSWERED = "commit_not_answered"
 

@@ -16,7 +16,10 @@ import sqlalchemy.dialects.sqlite  # noqa: F401  # a server imports these three 
 
 import dataserver.stores.parquet_file
 import dataserver.stores.scan  # noqa: F401
+from crashlab.random_story import random_story
 from crashlab.scenarios import SCENARIOS
+
+ALL_SCENARIOS = SCENARIOS | {"random_story": random_story}
 
 SCENARIO_LIMIT_S = 60
 
@@ -29,7 +32,7 @@ def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> 
         os.setsid()
         signal.alarm(SCENARIO_LIMIT_S)
         try:
-            complaints = SCENARIOS[scenario](directory, **arguments)
+            complaints = ALL_SCENARIOS[scenario](directory, **arguments)
         except Exception:  # noqa: BLE001  # a scenario that fails is a complaint
             complaints = [traceback.format_exc()]
         result.write_text(json.dumps(complaints))

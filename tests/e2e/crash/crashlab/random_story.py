@@ -1,0 +1,80 @@
+"""A story that chance writes: several lives of a job, each with another crash, world size and batch spec."""
+
+import random
+from pathlib import Path
+
+from crashlab.job import LifeEnd
+from crashlab.rank import Life
+from crashlab.scenarios import ROWS, expect_whole, job
+from crashlab.trigger import Crash, Point, Victim
+from dataserver.run_spec import BatchSpec
+
+MOST_CRASHES = 4
+EPOCHS = 2
+LONGEST_ROW = 16
+
+
+def random_story(directory: Path, *, seed: int) -> list[str]:
+    """Some lives that crash at random points, and one that does not: every sample came once an epoch."""
+    chance = random.Random(seed)
+    told = [f"seed {seed}"]
+    with job(directory, rows=chance.randint(9, ROWS), batch=any_batch(chance), servers=chance.randint(1, 2)) as running:
+        for number in range(chance.randint(1, MOST_CRASHES)):
+            latest = running.place.checkpoints.latest()
+            base = latest.cursor.step if latest else 0
+            crash = any_crash(chance, base)
+            running.arm(crash)
+            running.restart_servers()  # so that they know of the crash
+            life = any_life(chance, f"life-{number}", resumes=latest is not None)
+            end = running.live(life)
+            told.append(f"{crash}, {life}: {end}")
+            if complaint := surprise(crash, end):
+                return [complaint, *told]
+        running.arm(None)
+        last = Life(world_size=chance.randint(1, 4), holder="last")
+        end = running.live(last)
+        complaints = expect_whole("the last life", end) + running.audit()
+        return [*complaints, *told] if complaints else []
+
+
+def any_batch(chance: random.Random) -> BatchSpec:
+    """Any batch spec that a longest row fits."""
+    budget = chance.choice(("step_tokens", "step_samples"))
+    amount = chance.randint(LONGEST_ROW, 150) if budget == "step_tokens" else chance.randint(1, 15)
+    alignment = chance.choice((1, 1, 4, 8))
+    return BatchSpec.model_validate(
+        {
+            budget: amount,
+            "micro_batch_tokens": chance.randint(LONGEST_ROW, 64),
+            "policy": chance.choice(("balanced", "first_fit")),
+            "alignment": alignment,
+            "lookahead_steps": chance.choice((1, 1, 2, 3, 5)),
+            "max_epochs": EPOCHS,
+            "cost_quadratic": chance.choice((0, 1)),
+        }
+    )
+
+
+def any_crash(chance: random.Random, base: int) -> Crash:
+    return Crash(
+        point=chance.choice(list(Point)),
+        step=base + chance.randint(1, 6),
+        victim=chance.choice(list(Victim)),
+        rank=0,
+    )
+
+
+def any_life(chance: random.Random, holder: str, *, resumes: bool) -> Life:
+    return Life(
+        world_size=chance.randint(1, 4),
+        holder=holder,
+        batch=any_batch(chance) if chance.random() < 0.3 else None,
+        save_every=chance.randint(1, 4),
+        by_version=resumes and chance.random() < 0.2,
+    )
+
+
+def surprise(crash: Crash, end: LifeEnd) -> str:
+    """A complaint when ranks failed though nobody killed them."""
+    killed = end.fired and crash.victim is not Victim.SERVER
+    return "" if killed or end.unharmed else "ranks failed though nobody killed them"
