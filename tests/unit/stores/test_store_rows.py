@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import LongRows
-from dataserver.stores import LossMask, open_store
+from dataserver.stores import LossMask, open_store, pieces, selection, shard_rows
 
 LISTS = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
 
@@ -66,10 +66,11 @@ def gather(view, rows, dtype=np.uint32, gap=0):
     form=st.sampled_from(["arrow_file", "arrow_stream", "arrow_lz4", "parquet"]),
     max_length=st.integers(1, 10),
     long_rows=st.sampled_from([LongRows.TRUNCATE, LongRows.DROP]),
+    chunk=st.sampled_from([1, 3, 1 << 20]),
     seed=st.integers(0, 9),
 )
 def test_any_rows_in_any_form_are_read_and_served_as_written(
-    write, rows, shards, rows_per_block, lists, types, form, max_length, long_rows, seed
+    write, rows, shards, rows_per_block, lists, types, form, max_length, long_rows, chunk, seed
 ):
     make_ids, make_mask = (pa.list_, pa.list_) if form == "parquet" else lists
     ids = [[token for token, _ in row] for row in rows]
@@ -82,7 +83,12 @@ def test_any_rows_in_any_form_are_read_and_served_as_written(
             "input_ids": pa.array(ids, make_ids(types[0])),
         }
     )
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "PIECE_TOKENS", chunk)
+        patch.setattr(pieces, "_PIECE_ROWS", chunk)
+        patch.setattr(selection, "_CHUNK_ROWS", chunk)
+        patch.setattr(selection, "_CHUNK_TOKENS", chunk)
+        patch.setattr(shard_rows, "_MAX_OPEN_SHARDS", 1)
         directory = Path(scratch, "store")
         directory.mkdir()
         bounds = np.linspace(0, len(rows), shards + 1).astype(int)
