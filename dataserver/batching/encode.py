@@ -16,7 +16,7 @@ def encode_planned(
     occupied = footprints(lengths, alignment)
     ends = np.cumsum(occupied)
     positions = int(ends[-1]) if len(ends) else 0
-    tokens = np.zeros(positions, dtype=np.uint16 if table.token_bytes == 2 else np.uint32)
+    tokens = np.zeros(positions, np.uint16) if table.token_bytes == 2 else np.zeros(positions, np.uint32)
     loss_mask = np.zeros(positions, dtype=np.uint8)
     if len(indices):
         table.read_into(plan.samples.take(indices), tokens, loss_mask, ends - occupied)
