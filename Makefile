@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
+SOAK_SECONDS ?= 3600
 RUN    := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
@@ -73,8 +74,12 @@ docs: setup ## generate the parts of docs/ and README.md that programs write
 bench: setup ## measure; tables on screen, JSON under benchmarks/results/
 	$(RUN) python -m benchmarks
 
-soak: setup postgresql ## crash things at random until stopped or SOAK_SECONDS (default 600) are over
-	$(RUN) python -m pytest tests/soak -m soak
+soak: setup postgresql ## repeat the tests of crashes, hostile input and the protocol's model, with new seeds, for SOAK_SECONDS
+	@end=$$(($$(date +%s) + $(SOAK_SECONDS))); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+	  round=$$((round + 1)); echo "soak: round $$round, $$((end - $$(date +%s))) s left"; \
+	  $(RUN) python -m pytest -q -m "not gpu" tests/e2e tests/model || { echo "soak: failed in round $$round"; exit 1; }; \
+	done; echo "soak: ok, $$round rounds"
 
 pins: ## resolve pyproject.toml anew, without constraints, into constraints.txt
 	rm -rf build/pins && $(PYTHON) -m venv build/pins

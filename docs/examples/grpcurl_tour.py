@@ -118,7 +118,7 @@ def consume(client: DataClient) -> None:
 def answer(call: Call, endpoint: str) -> str:
     """What the server says; raises when the call fails."""
     data = [] if call.request is None else ["-d", json.dumps(call.request)]
-    command = [GRPCURL, "-plaintext", *data, endpoint, *call.method.split()]
+    command = [str(GRPCURL), "-plaintext", *data, endpoint, *call.method.split()]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip()
 
 

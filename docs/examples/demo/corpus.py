@@ -20,7 +20,7 @@ SPECIAL_TOKENS = ["<|im_start|>", END_OF_TURN]
 # Characters. Below: headings; above: more than the model's context when doubled.
 PARAGRAPH_LENGTHS = range(30, 600)
 
-SCHEMA = pa.schema({"input_ids": pa.list_(pa.int32()), "loss_mask": pa.list_(pa.int8())})
+SCHEMA = pa.schema([pa.field("input_ids", pa.list_(pa.int32())), pa.field("loss_mask", pa.list_(pa.int8()))])
 SHARDS = 2
 ROWS_PER_BATCH = 128
 

@@ -158,7 +158,7 @@ class Demo:
         """Ask for the cursor as a person would."""
         request, method = json.dumps({"run": RUN}), "dataserver.v1.CursorService/GetCursor"
         say(f"grpcurl -plaintext -d '{request}' {self.endpoint} {method}")
-        command = [BIN / "grpcurl", "-plaintext", "-d", request, self.endpoint, method]
+        command = [str(BIN / "grpcurl"), "-plaintext", "-d", request, self.endpoint, method]
         answer = subprocess.run(command, capture_output=True, text=True)
         if answer.returncode != 0:
             raise DemoError(f"grpcurl failed: {answer.stderr.strip()}")

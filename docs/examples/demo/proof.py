@@ -56,7 +56,8 @@ def read_store(store: Path, max_length: int) -> dict[int, str]:
     """Row -> digest of what is to be served of it: its first `max_length` tokens, if one of them is a target."""
     shards = [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in sorted(store.glob("*.arrow"))]
     table = pa.concat_tables(shards)
-    rows = zip(table["input_ids"].to_pylist(), table["loss_mask"].to_pylist(), strict=True)
+    columns: dict[str, list[list[int]]] = table.to_pydict()
+    rows = zip(columns["input_ids"], columns["loss_mask"], strict=True)
     return {
         row: sample_digest(np.array(tokens[:max_length]), np.array(mask[:max_length]))
         for row, (tokens, mask) in enumerate(rows)
