@@ -35,8 +35,8 @@ def index_piece(piece: Piece) -> PieceIndex:
     first_targets, targets = _targets(piece.loss_mask, ends - lengths, ends)
     max_token, max_token_row = -1, 0
     if len(tokens):
-        max_token = int(tokens.max())
-        max_token_row = row_at(ends, int(tokens.argmax()))
+        highest = int(tokens.argmax())
+        max_token, max_token_row = int(tokens[highest]), row_at(ends, highest)
     return PieceIndex(
         lengths=lengths.astype(np.int32),
         first_targets=first_targets.astype(np.int32),
