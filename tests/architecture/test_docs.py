@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from dataserver.cli.main import COMMANDS
 from dataserver.testing import running_server, write_store
 from dataserver.v1 import batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2
-from trainer.config import parse_config
+from trainer.config_file import parse_config
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch.distributed as dist
 from recording import RecordingFeed
 
-from trainer.config import load_config
+from trainer.config_file import load_config
 from trainer.data import Endpoint
 from trainer.launch import join_world, start_collectives
 from trainer.train import train
