@@ -70,6 +70,7 @@ proto-baseline: setup ## accept today's protos/ as what `buf breaking` compares 
 
 docs: setup ## generate the parts of docs/ and README.md that programs write
 	$(RUN) python docs/generate.py
+	$(RUN) python docs/examples/grpcurl_tour.py
 
 bench: setup ## measure; tables on screen, JSON under benchmarks/results/
 	$(RUN) python -m benchmarks

@@ -24,7 +24,8 @@ BEGIN, END = "<!-- grpcurl: written by docs/examples/grpcurl_tour.py -->", "<!--
 
 # What readers have; the server of the tour listens on a port of its own.
 ADDRESS = "localhost:50051"
-LONGEST_ANSWER = 60
+LONGEST_ANSWER = 80
+LONGEST_IN_README = 45
 
 RUN, STORE, RANKS, STEPS = "chat-sft", "chat", 2, 3
 LENGTHS = [12, 7, 30, 18, 25, 9, 14, 21, 16, 11, 28, 8, 19, 13, 22, 10]
@@ -122,11 +123,11 @@ def answer(call: Call, endpoint: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip()
 
 
-def section(call: Call, text: str) -> str:
-    """The call and its answer, as Markdown; a long answer is cut."""
+def section(call: Call, text: str, longest: int) -> str:
+    """The call and its answer, as Markdown; an answer of more than `longest` lines is cut."""
     lines = text.splitlines()
-    if len(lines) > LONGEST_ANSWER:
-        lines = [*lines[:LONGEST_ANSWER], f"... {len(lines) - LONGEST_ANSWER} more lines"]
+    if len(lines) > longest:
+        lines = [*lines[:longest], f"... {len(lines) - longest} more lines"]
     return "\n".join([f"{call.question}", "", "```console", f"$ {call.command()}", *lines, "```", ""])
 
 
@@ -138,15 +139,15 @@ def main() -> None:
         with running_server({STORE: store}) as server:
             with DataClient(server.endpoint) as client:
                 consume(client)
-            sections = [section(call, answer(call, server.endpoint)) for call in CALLS]
+            answers = [(call, answer(call, server.endpoint)) for call in CALLS]
     page = [
         "# A server, asked by grpcurl",
         "",
         "Written by `docs/examples/grpcurl_tour.py` from a server that ran.",
         "",
     ]
-    (ROOT / "docs" / "grpcurl.md").write_text("\n".join([*page, *sections]))
-    chosen = "\n".join(text for call, text in zip(CALLS, sections, strict=True) if call.in_readme)
+    (ROOT / "docs" / "grpcurl.md").write_text("\n".join(page))
+    chosen = "\n".join(section(call, text, LONGEST_IN_README) for call, text in answers if call.in_readme)
     readme = ROOT / "README.md"
     block = f"{BEGIN}\n{chosen}{END}"
     readme.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: block, readme.read_text(), flags=re.DOTALL))
