@@ -19,7 +19,8 @@ from typing import NoReturn
 
 from dataserver.errors import DataServerError
 from trainer.checkpoint import Resume
-from trainer.config import TrainerConfig, load_config
+from trainer.config import TrainerConfig
+from trainer.config_file import load_config
 from trainer.errors import TrainerError
 
 

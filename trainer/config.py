@@ -1,4 +1,4 @@
-"""A trainer's configuration: defaults < TOML file < `--section.field=value` on the command line.
+"""A trainer's configuration; `config_file` reads it.
 
     [run]         what is consumed: name, order, batch
     [model]       what is trained
@@ -11,15 +11,12 @@
 Nothing here knows torch, so that a configuration can be checked anywhere.
 """
 
-import tomllib
-from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from dataserver.errors import InvalidConfigError
 from dataserver.run_spec import BatchSpec, OrderSpec, RunName, RunSpec, Spec, check_fits
 
 
@@ -217,51 +214,3 @@ class TrainerConfig(Spec):
     def schedule_steps(self) -> int | None:
         """The step at which a decay of the learning rate ends."""
         return self.run.batch.max_steps if self.optim.total_steps is None else self.optim.total_steps
-
-
-def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainerConfig:
-    """Read a TOML file and lay `section.field=value` overrides over it.
-
-    Raises `InvalidConfigError` naming the file, the field and the value.
-    """
-    try:
-        fields = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidConfigError(f"cannot read the configuration {path}: {error}") from error
-    for override in overrides:
-        _override(fields, override)
-    return parse_config(fields, str(path))
-
-
-def parse_config(fields: Mapping[str, Any], origin: str) -> TrainerConfig:
-    """Validate a configuration that came from `origin`; raises `InvalidConfigError`."""
-    try:
-        return TrainerConfig.model_validate(fields)
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'configuration'}: {fault['msg']} (got {fault['input']!r:.80})"
-            for fault in error.errors()
-        )
-        raise InvalidConfigError(f"{origin}: {faults}") from error
-
-
-def _override(fields: dict[str, Any], override: str) -> None:
-    """Set one field. The value is TOML where it parses as TOML, `none` for nothing, else a string."""
-    name, equals, text = override.partition("=")
-    *sections, field = name.split(".")
-    if not equals or not sections or not all([*sections, field]):
-        raise InvalidConfigError(f"override {override!r} is not of the form section.field=value")
-    for section in sections:
-        fields = fields.setdefault(section, {})
-        if not isinstance(fields, dict):
-            raise InvalidConfigError(f"override {override!r}: {section!r} is a value, not a section")
-    fields[field] = _value(text)
-
-
-def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
-    if text == "none":
-        return None
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

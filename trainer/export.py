@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
-
 from transformers.utils.logging import disable_progress_bar
 
 from trainer.checkpoint import read_checkpoint
-from trainer.config import ModelConfig, Precision, parse_config
+from trainer.config import ModelConfig, Precision
+from trainer.config_file import parse_config
 from trainer.errors import CheckpointError
 from trainer.model import build_model, model_config
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from dataserver.cursor import Cursor
 from trainer.checkpoint import Checkpoints, Lineage
-from trainer.config import TrainerConfig, parse_config
+from trainer.config import TrainerConfig
+from trainer.config_file import parse_config
 from trainer.launch import World
 from trainerlab.samples import FINGERPRINT, VOCABULARY, MemoryStep
 

@@ -58,6 +58,7 @@ class MemoryStep:
     """One rank's part of a step."""
 
     number: int
+    end: Cursor
     batches: Sequence[MicroBatch]
     target_count: int
     token_count: int
@@ -70,10 +71,6 @@ class MemoryStep:
     @property
     def rounds(self) -> int:
         return len(self.batches)
-
-    @property
-    def end(self) -> Cursor:
-        return Cursor(order_fingerprint=FINGERPRINT, step=self.number, position=self.number)
 
     def __iter__(self) -> Iterator[MicroBatch]:
         return iter(self.batches)
@@ -97,6 +94,7 @@ def deal(
     return [
         MemoryStep(
             number=number,
+            end=Cursor(order_fingerprint=FINGERPRINT, step=number, position=number),
             batches=[
                 micro_batch(cell, step=number, index=index, alignment=alignment) for index, cell in enumerate(row)
             ],

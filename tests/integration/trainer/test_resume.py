@@ -1,0 +1,167 @@
+"""A job that stops and resumes is the job that never stopped, at any number of ranks."""
+
+import hashlib
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trainerlab.jobs import MemoryFeed, job_config
+from trainerlab.ranks import RankFailedError, on_ranks
+from trainerlab.samples import MemoryStep, deal, draw_samples
+
+from trainer.checkpoint import Checkpoint, Checkpoints, read_checkpoint
+from trainer.config import TrainerConfig
+from trainer.launch import World
+
+STEPS = 6
+
+
+def run_steps(ranks: int, count: int = STEPS) -> list[list[MemoryStep]]:
+    """The same samples in every step, whatever the number of ranks."""
+    return [
+        deal(draw_samples(9, seed=number), ranks=ranks, rounds=2, seed=number, number=number, last=number == count)
+        for number in range(1, count + 1)
+    ]
+
+
+def weights_digest(job_model: Any, optimizer: Any) -> str:
+    """Of every weight and moment, to the bit."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+
+    model, moments = get_state_dict(job_model, optimizer, options=StateDictOptions(full_state_dict=True))
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.items()):
+        digest.update(name.encode() + weight.numpy().tobytes())
+    for name, state in sorted(moments["state"].items()):
+        digest.update(name.encode() + b"".join(value.numpy().tobytes() for _, value in sorted(state.items())))
+    return digest.hexdigest()
+
+
+def train_all(world: World, config: TrainerConfig, feed: MemoryFeed, resume: Any) -> MemoryFeed:
+    from trainer.train import train
+
+    train(config, world, feed, resume=resume)
+    return feed
+
+
+def loaded_digest(world: World, config: TrainerConfig, checkpoint: Checkpoint) -> tuple[str, dict[str, np.ndarray]]:
+    from trainer.train import build
+
+    model, optimizer = build(config, world, checkpoint)
+    whole = {name: weight.detach().full_tensor().numpy() for name, weight in model.named_parameters()}
+    return weights_digest(model, optimizer), whole
+
+
+def train_to(directory: Path, ranks: int, *, count: int = STEPS, resume: Any = "auto") -> Checkpoint:
+    """Train to step `count` with checkpoints every 2 steps; the newest checkpoint."""
+    config = job_config(directory, checkpoint={"dir": str(directory / "checkpoints"), "every_steps": 2})
+    on_ranks(ranks, train_all, config, MemoryFeed(run_steps(ranks, count)), resume)
+    return Checkpoints(config.checkpoint.dir).complete()[-1]
+
+
+def digest_of(directory: Path, ranks: int, checkpoint: Checkpoint) -> str:
+    digests = {digest for digest, _ in on_ranks(ranks, loaded_digest, job_config(directory), checkpoint)}
+    assert len(digests) == 1
+    return digests.pop()
+
+
+def weights_of(directory: Path, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    [(_, weights)] = on_ranks(1, loaded_digest, job_config(directory), checkpoint)
+    return weights
+
+
+def test_a_resumed_job_equals_the_uninterrupted_one_to_the_bit(tmp_path: Path) -> None:
+    straight = train_to(tmp_path / "straight", 2)
+    train_to(tmp_path / "broken", 2, count=2)
+    train_to(tmp_path / "broken", 2, count=4)
+    broken = train_to(tmp_path / "broken", 2)
+    assert (straight.record.step, broken.record.step) == (STEPS, STEPS)
+    assert broken.record.cursor == straight.record.cursor
+    assert digest_of(tmp_path, 2, broken) == digest_of(tmp_path, 2, straight)
+
+
+def test_a_checkpoint_of_two_ranks_goes_on_at_one_and_then_at_four(tmp_path: Path) -> None:
+    straight = train_to(tmp_path / "straight", 2)
+    train_to(tmp_path / "moved", 2, count=2)
+    train_to(tmp_path / "moved", 1, count=4)
+    moved = train_to(tmp_path / "moved", 4)
+    assert (moved.record.step, moved.record.world_size) == (STEPS, 4)
+    expected, found = weights_of(tmp_path, straight), weights_of(tmp_path, moved)
+    for name, weight in expected.items():
+        np.testing.assert_allclose(found[name], weight, rtol=0, atol=2e-4, err_msg=name)
+
+
+def test_state_is_the_same_bits_at_every_number_of_ranks(tmp_path: Path) -> None:
+    checkpoint = train_to(tmp_path, 2, count=2)
+    assert len({digest_of(tmp_path, ranks, checkpoint) for ranks in (1, 2, 4)}) == 1
+
+
+def save_with_a_full_disk(world: World, config: TrainerConfig, feed: MemoryFeed) -> str:
+    """Train until a file would grow beyond what the first checkpoint could have used."""
+    from trainer.errors import CheckpointError
+    from trainer.train import train
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+    try:
+        train(config, world, feed)
+    except CheckpointError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    before = train_to(tmp_path, 2, count=2)
+    digest = digest_of(tmp_path, 2, before)
+    config = job_config(tmp_path, metrics={"jsonl": None})
+    for told in on_ranks(2, save_with_a_full_disk, config, MemoryFeed(run_steps(2))):
+        assert "cannot write the checkpoint of step 6" in told
+        assert "File too large" in told
+    assert [found.path for found in Checkpoints(config.checkpoint.dir).complete()] == [before.path]
+    assert digest_of(tmp_path, 2, before) == digest
+
+
+def die_before(world: World, config: TrainerConfig, feed: MemoryFeed, call: str) -> None:
+    """Kill every rank at its second `call` while a checkpoint is written."""
+    from trainer import checkpoint, state
+    from trainer.train import train
+
+    module, name = {"save": (state, "save"), "write": (checkpoint, "_write_flushed")}.get(call, (Path, "rename"))
+    real, seen = getattr(module, name), []
+
+    def fatal(*arguments: Any, **named: Any) -> Any:
+        if module is not Path or arguments[0].name.startswith(".step-"):
+            seen.append(name)
+            if len(seen) == 2:
+                if call == "save":
+                    real(*arguments, **named)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **named)
+
+    setattr(module, name, fatal)
+    train(config, world, feed)
+
+
+@pytest.mark.parametrize(
+    "call", [pytest.param("save", marks=pytest.mark.slow), pytest.param("write", marks=pytest.mark.slow), "rename"]
+)
+def test_ranks_killed_inside_a_save_leave_the_checkpoint_before(tmp_path: Path, call: str) -> None:
+    config = job_config(tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "every_steps": 2})
+    with pytest.raises(RankFailedError, match="died without a word"):
+        on_ranks(2, die_before, config, MemoryFeed(run_steps(2)), call)
+    [survivor] = Checkpoints(config.checkpoint.dir).complete()
+    assert survivor.record.step == 2
+    assert list(config.checkpoint.dir.glob(".step-00000004-attempt-1.tmp"))
+    resumed = train_to(tmp_path, 2)
+    assert resumed.record.step == STEPS
+    assert digest_of(tmp_path, 2, resumed) == digest_of(tmp_path, 2, train_to(tmp_path / "straight", 2))
+
+
+def test_the_record_says_what_the_weights_are(tmp_path: Path) -> None:
+    checkpoint = train_to(tmp_path, 2, count=2)
+    record = read_checkpoint(checkpoint.path).record
+    assert (record.run, record.run_uid, record.attempt, record.step, record.world_size) == ("chat", "uid", 1, 2, 2)
+    assert record.config["optim"]["lr"] == 1e-2

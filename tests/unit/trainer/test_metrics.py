@@ -1,0 +1,67 @@
+"""A step's figures reach every sink that is configured."""
+
+import io
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from dataserver.errors import InvalidConfigError
+from trainer.config import MetricsConfig
+from trainer.metrics import Screen, StepFigures, open_metrics
+
+FIGURES = StepFigures(
+    attempt=2,
+    step=12,
+    epoch=0,
+    loss=3.25,
+    lr=1e-3,
+    grad_norm=0.5,
+    step_s=0.25,
+    data_wait_s=0.002,
+    tokens_per_s=4096.0,
+    tokens=1024,
+    targets=600,
+    samples=8,
+    rounds=2,
+    empty_micro_batches=1,
+    padding=0,
+    sync_weights=False,
+)
+
+
+def test_a_step_is_one_line_on_the_screen() -> None:
+    out = io.StringIO()
+    Screen(40, out).write(FIGURES)
+    assert out.getvalue() == (
+        "step 12/40  loss 3.2500  lr 1.00e-03  |g| 0.500  4,096 tok/s  8 samples  600 targets  2 rounds  "
+        "wait 0.002 s  step 0.25 s\n"
+    )
+
+
+def test_json_lines_go_on_in_the_same_file_after_a_resume(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "metrics.jsonl"
+    for figures in (FIGURES, replace(FIGURES, attempt=3, step=13)):
+        with open_metrics(MetricsConfig(jsonl=path), run="chat", last_step=None, resolved={}) as metrics:
+            metrics.write(figures)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [asdict(FIGURES), asdict(FIGURES) | {"attempt": 3, "step": 13}]
+
+
+def test_tensorboard_holds_every_figure_at_its_step(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with open_metrics(MetricsConfig(tensorboard=tmp_path), run="chat", last_step=None, resolved={}) as metrics:
+        metrics.write(FIGURES)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert set(events.Tags()["scalars"]) == {f"train/{name}" for name in asdict(FIGURES) if name != "step"}
+    [loss] = events.Scalars("train/loss")
+    assert (loss.step, loss.value) == (12, 3.25)
+
+
+def test_a_missing_wandb_is_said_before_training_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(InvalidConfigError, match=r"wandb_project = 'mine' needs the package wandb"):
+        open_metrics(MetricsConfig(wandb_project="mine"), run="chat", last_step=None, resolved={})

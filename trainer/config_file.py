@@ -1,0 +1,59 @@
+"""Reading a configuration: defaults < TOML file < `--section.field=value` on the command line."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dataserver.errors import InvalidConfigError
+from trainer.config import TrainerConfig
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainerConfig:
+    """Read a TOML file and lay `section.field=value` overrides over it.
+
+    Raises `InvalidConfigError` naming the file, the field and the value.
+    """
+    try:
+        fields = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfigError(f"cannot read the configuration {path}: {error}") from error
+    for override in overrides:
+        _override(fields, override)
+    return parse_config(fields, str(path))
+
+
+def parse_config(fields: Mapping[str, Any], origin: str) -> TrainerConfig:
+    """Validate a configuration that came from `origin`; raises `InvalidConfigError`."""
+    try:
+        return TrainerConfig.model_validate(fields)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'configuration'}: {fault['msg']} (got {fault['input']!r:.80})"
+            for fault in error.errors()
+        )
+        raise InvalidConfigError(f"{origin}: {faults}") from error
+
+
+def _override(fields: dict[str, Any], override: str) -> None:
+    """Set one field. The value is TOML where it parses as TOML, `none` for nothing, else a string."""
+    name, equals, text = override.partition("=")
+    *sections, field = name.split(".")
+    if not equals or not sections or not all([*sections, field]):
+        raise InvalidConfigError(f"override {override!r} is not of the form section.field=value")
+    for section in sections:
+        fields = fields.setdefault(section, {})
+        if not isinstance(fields, dict):
+            raise InvalidConfigError(f"override {override!r}: {section!r} is a value, not a section")
+    fields[field] = _value(text)
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value
+    if text == "none":
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
