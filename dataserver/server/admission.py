@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from dataserver.stores import Store
+from dataserver.streaming.catalog import whole_view
 
 # A long scan shows that it lives, a short one stays quiet.
 PROGRESS_EVERY_S = 2.0
@@ -35,5 +36,9 @@ class AdmissionReport:
             f"highest token {store.max_token}, {len(store.shards)} {store.format} files, "
             f"fingerprint {store.fingerprint}"
         )
+        dropped = {reason: rows for reason, rows in whole_view(store).dropped.items() if rows}
+        if dropped:
+            reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in dropped.items())
+            self._say(f"store {name}: never served, whatever max_length is: {reasons}")
         for ignored in store.ignored:
             self._say(f"store {name}: passed over {ignored.path}: {ignored.reason}")

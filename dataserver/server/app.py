@@ -32,7 +32,7 @@ from dataserver.services.guard import Guard
 from dataserver.services.run_service import RunService
 from dataserver.services.store_service import StoreService
 from dataserver.stores import Store
-from dataserver.streaming.catalog import Progress, StoreCatalog, open_catalog
+from dataserver.streaming.catalog import Progress, StoreCatalog, open_catalog, whole_view
 from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry
@@ -127,7 +127,7 @@ class DataServer:
         self._closers.append(ledger.close)
         catalog = await asyncio.to_thread(open_catalog, self.config, progress=self._progress, admitted=self._admitted)
         self._closers.append(catalog.close)
-        _count_stores(catalog, metrics)
+        await asyncio.to_thread(_count_stores, catalog, metrics)
         interceptors = ([TokenCheck(token)] if token else []) + [Guard(metrics)]
         self._server = grpc.aio.server(interceptors=interceptors, options=_options(self.config, self._reuse_port))
         await self._add_services(self._server, ledger, catalog, metrics)
@@ -198,7 +198,10 @@ def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredenti
 
 
 def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:
+    """Blocks while the stores' indexes are read."""
     for name in catalog.names:
         store = catalog.get(name)
         metrics.store_rows.labels(name).set(store.rows)
         metrics.store_tokens.labels(name).set(store.tokens)
+        for reason, rows in whole_view(store).dropped.items():
+            metrics.store_dropped.labels(name, reason).set(rows)

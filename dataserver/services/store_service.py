@@ -8,7 +8,7 @@ from dataserver.run_spec import LongRows
 from dataserver.services import fields, pages
 from dataserver.stores import Store, StoreView
 from dataserver.streaming.call import Call
-from dataserver.streaming.catalog import StoreCatalog
+from dataserver.streaming.catalog import StoreCatalog, whole_view
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import store_service_pb2 as pb
 from dataserver.v1.store_service_pb2_grpc import StoreServiceServicer
@@ -17,9 +17,6 @@ MOST_SAMPLES = 1000
 
 # A token of a listed sample takes up to five bytes as a varint, its mask one.
 LISTED_TOKEN_BYTES = 6
-
-# Views need a bound of at least 2; a store whose rows are all shorter has nothing to serve anyway.
-LEAST_MAX_LENGTH = 2
 
 
 class StoreService(StoreServiceServicer):
@@ -67,7 +64,7 @@ class StoreService(StoreServiceServicer):
 
 
 def _view(store: Store, bound: int | None) -> StoreView:
-    return store.view(bound or max(store.longest_row, LEAST_MAX_LENGTH), LongRows.TRUNCATE)
+    return whole_view(store) if bound is None else store.view(bound, LongRows.TRUNCATE)
 
 
 def _store(name: str, store: Store, bound: int | None) -> pb.Store:

@@ -26,8 +26,13 @@ log = logging.getLogger(__name__)
 # Plans and seals that are kept. Ranks are at most a few steps apart; one that reconnects may be further behind.
 KEPT_STEPS = 16
 
-# Acks that arrive within this time share a transaction.
+# Acks that arrive within this time share a transaction. While every rank streams from here nobody waits for what the
+# ledger knows, and they may be gathered for longer.
 ACK_TICK_S = 0.003
+LOCAL_ACK_TICK_S = 0.05
+
+# Plans that are made ahead of the step that is being sent.
+PLANS_AHEAD = 2
 
 # How often the ledger is asked while a stream here waits for ranks elsewhere, and otherwise, to notice a newer attempt.
 BUSY_POLL_S = 0.05
@@ -69,9 +74,8 @@ class LiveAttempt:
         self._ledger = ledger
         self._threads = threads
         self._metrics = metrics
-        self._steps_ahead = max_steps_ahead + 1
-        self._plans: Once[int, Plan | EndOfRun] = Once(KEPT_STEPS)
-        self._seals: Once[int, SealedStep] = Once(KEPT_STEPS)
+        self._plans: Once[int, Plan | EndOfRun] = Once(KEPT_STEPS + max_steps_ahead)
+        self._seals: Once[int, SealedStep] = Once(KEPT_STEPS + max_steps_ahead)
         self._acks: dict[int, int] = {}
         self._acks_lock = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -87,9 +91,14 @@ class LiveAttempt:
         """Seal `step`, or read how it was sealed; once in this process. Only for a step that pacing permits."""
         return await self._seals.get(step, lambda: self._make_seal(step))
 
+    def seal_meanwhile(self, step: int) -> None:
+        """Begin to seal `step` without waiting for it, if pacing permits it and its plan is there."""
+        if isinstance(self._plans.peek(step), Plan) and self.pacing.permits(step):
+            self._seals.start(step, lambda: self._make_seal(step))
+
     def prefetch(self, after: int) -> None:
         """Start planning the steps after `after`. Seals nothing."""
-        for step in range(after + 1, after + 1 + self._steps_ahead):
+        for step in range(after + 1, after + 1 + PLANS_AHEAD):
             before = self._plans.peek(step - 1)
             if isinstance(before, EndOfRun) or (before is not None and before.last):
                 return
@@ -203,7 +212,8 @@ class LiveAttempt:
         try:
             async with asyncio.timeout(BUSY_POLL_S if elsewhere else IDLE_POLL_S):
                 await self._wake.wait()
-            await asyncio.sleep(ACK_TICK_S)
+            all_here = len(self.local_ranks) == self.attempt.world_size
+            await asyncio.sleep(LOCAL_ACK_TICK_S if all_here else ACK_TICK_S)
         except TimeoutError:
             pass
         self._wake.clear()

@@ -4,7 +4,11 @@ from collections.abc import Callable, Mapping
 
 from dataserver.config import ServerConfig
 from dataserver.errors import StoreNotFoundError
-from dataserver.stores import LossMask, Store, open_store
+from dataserver.run_spec import LongRows
+from dataserver.stores import LossMask, Store, StoreView, open_store
+
+# A view needs a bound of at least 2; a store whose rows are all shorter serves nothing anyway.
+LEAST_MAX_LENGTH = 2
 
 # Name of the store, bytes read so far, bytes in all.
 Progress = Callable[[str, int, int], None]
@@ -63,6 +67,11 @@ def open_catalog(
         StoreCatalog(stores).close()
         raise
     return StoreCatalog(stores)
+
+
+def whole_view(store: Store) -> StoreView:
+    """What is served of a store where no `max_length` cuts or drops anything."""
+    return store.view(max(store.longest_row, LEAST_MAX_LENGTH), LongRows.TRUNCATE)
 
 
 def _named(progress: Progress, name: str) -> Callable[[int, int], None]:

@@ -8,7 +8,7 @@ stays, for the server that the rank turns to next.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from dataserver.config import ServerConfig
@@ -73,17 +73,13 @@ class Registry:
         self.refuse_while_draining()
         run = await self._threads.ledger(self._ledger.get_run, opening.run)
         context = await self._contexts.of_run(run)
-        run = await self._threads.ledger(
-            self._ledger.open_stream,
-            opening.run,
-            attempt=opening.attempt,
-            world_rank=opening.world_rank,
-            dp_rank=opening.dp_rank,
-            next_step=opening.next_step,
-            server_id=self.server_id,
-        )
-        self.refuse_while_draining()
-        live = self._enter(run, opening, context)
+        run = await self._note_open(run.uid, opening)
+        try:
+            self.refuse_while_draining()
+            live = self._enter(run, opening, context)
+        except DataServerError:
+            self._spawn(self._note_close(run.uid, opening.attempt, opening.world_rank))
+            raise
         older = self._sessions.get((run.uid, opening.attempt, opening.world_rank))
         if older is not None:
             older.end(PreconditionError(f"world rank {opening.world_rank} opened another stream; this one is over"))
@@ -168,17 +164,50 @@ class Registry:
         live.pacing.update(Progress(attempt=opening.attempt, sealed_step=run.sealed_step, acked_steps=run.acked_steps))
         return live
 
+    async def _note_open(self, run_uid: str, opening: Opening) -> Run:
+        """Tell the ledger of a stream. One that is left meanwhile is counted out again, or its rank is never free."""
+        noting = asyncio.ensure_future(
+            self._threads.ledger(
+                self._ledger.open_stream,
+                opening.run,
+                attempt=opening.attempt,
+                world_rank=opening.world_rank,
+                dp_rank=opening.dp_rank,
+                next_step=opening.next_step,
+                server_id=self.server_id,
+            )
+        )
+        try:
+            return await asyncio.shield(noting)
+        except asyncio.CancelledError:
+            self._spawn(self._undo_open(noting, run_uid, opening))
+            raise
+
+    async def _undo_open(self, noting: "asyncio.Future[Run]", run_uid: str, opening: Opening) -> None:
+        try:
+            await noting
+        except DataServerError:
+            return
+        await self._note_close(run_uid, opening.attempt, opening.world_rank)
+
     async def _let_go(self, live: LiveAttempt, world_rank: int) -> None:
         """Tell the ledger the last acks, and that the stream is gone."""
+        await self._persist(live.flush_acks)
+        if self._draining is None:
+            await self._note_close(live.run_uid, live.attempt.number, world_rank)
+
+    async def _note_close(self, run_uid: str, attempt: int, world_rank: int) -> None:
+        await self._persist(
+            lambda: self._threads.ledger(self._ledger.close_stream, run_uid, attempt, world_rank, self.server_id)
+        )
+
+    async def _persist(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a call that the ledger must hear of, in spite of its being away for a while."""
         for _ in range(RELEASE_TRIES):
             try:
-                await live.flush_acks()
-                if self._draining is None:
-                    await self._threads.ledger(
-                        self._ledger.close_stream, live.run_uid, live.attempt.number, world_rank, self.server_id
-                    )
+                await call()
             except UnavailableError as error:
-                log.warning("run %s rank %d: %s", live.run_name, world_rank, error.message)
+                log.warning("telling the ledger that a stream is gone: %s", error.message)
                 await asyncio.sleep(RELEASE_PAUSE_S)
             except DataServerError:
                 # The attempt or its run is gone, and the rank with it.

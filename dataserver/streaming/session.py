@@ -4,8 +4,9 @@
                    └─ ack ─────> attempt
     send     opened, then per step: plan ─> credit ─> pacing ─> seal ─> step_begun, micro_batch …; then end_of_run
 
-A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit. Within a
-sealed step a few micro-batches are encoded ahead of the credits. After the end of the run the server goes on reading
+A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit for it.
+The seal may be made while the last micro-batches of the step before are on their way. Within a sealed step a few
+micro-batches are encoded ahead of the credits. After the end of the run the server goes on reading
 until the client half-closes, so that the last acks arrive.
 """
 
@@ -194,6 +195,9 @@ class StreamSession:
                 data = await ahead.popleft()
                 await self._wait_for_credit(opening)
                 self._credits.take()
+                rounds_left = len(plan.rounds) - round_index - 1
+                if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
+                    live.seal_meanwhile(plan.step + 1)
                 await self._write(data, opening)
                 self._metrics.micro_batches.inc()
                 self._metrics.bytes.inc(len(data))

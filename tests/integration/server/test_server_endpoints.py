@@ -170,6 +170,14 @@ def test_stores_and_their_rows_are_shown(tmp_path: Path, kind) -> None:
     assert all(bool(sample.reason) != sample.kept for sample in samples)
 
 
+def test_rows_that_are_never_served_are_counted_by_reason(tmp_path: Path) -> None:
+    rows = [([1, 2, 3], [0, 1, 1]), ([], []), ([9, 9], [0, 0]), ([5, 6], [1, 0])]
+    write_store(tmp_path / "odd", rows=rows)
+    with running_server({"odd": tmp_path / "odd"}, metrics_listen="127.0.0.1:0") as server:
+        assert metric(server, "dataserver_store_dropped_rows", store="odd", reason="empty") == 1
+        assert metric(server, "dataserver_store_dropped_rows", store="odd", reason="no_target") == 2
+
+
 def test_a_store_that_changed_under_a_run_is_named(tmp_path: Path) -> None:
     """The ledger outlives the store: a server comes up with another store under the same name."""
     ledger_url = f"sqlite:///{tmp_path}/ledger.db"
