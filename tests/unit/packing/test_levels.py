@@ -35,6 +35,11 @@ def test_one_long_sample_has_its_round_filled_up_by_the_others():
     assert by_cost(bins, rounds=2, dp_world_size=3).duration < by_cost(even, rounds=2, dp_world_size=3).duration
 
 
+def test_no_other_bin_of_the_round_outlasts_its_costliest_sample():
+    bins = place_in_levels(items_of([40, 39, 20, 20, 5]), capacity=CAPACITY, bins_allowed=4, dp_world_size=2)
+    assert bins.members == [[0], [1, 4], [2], [3]]
+
+
 def test_samples_below_the_mean_bin_are_spread_evenly():
     items = items_of([10] * 24)
     bins = place_in_levels(items, capacity=CAPACITY, bins_allowed=6, dp_world_size=3)

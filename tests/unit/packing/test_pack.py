@@ -1,5 +1,6 @@
 """Packing: every sample in one bin, none overfull, equal counts, and `balanced` never worse than `first_fit`."""
 
+import itertools
 import time
 
 import numpy as np
@@ -52,6 +53,14 @@ def test_balanced_has_no_more_rounds_and_no_more_inflation_than_first_fit(length
         for rounds in (balanced, first_fit)
     ]
     assert inflations[0] <= inflations[1]
+
+
+@given(lengths=lengths_of_steps, ranks=ranks_of_steps, cost=st.sampled_from(COSTS))
+def test_no_bin_of_a_later_round_is_costlier_than_one_of_an_earlier(lengths, ranks, cost):
+    costs = np.array(cost.of(lengths), dtype=object)
+    rounds = packed(lengths, ranks, PackingPolicy.BALANCED, cost)
+    table = [[sum(costs[bin_].tolist()) for bin_ in group] for group in rounds]
+    assert all(min(earlier) >= max(later) for earlier, later in itertools.pairwise(table))
 
 
 @given(lengths=lengths_of_steps, ranks=ranks_of_steps)

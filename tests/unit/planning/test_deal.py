@@ -57,6 +57,27 @@ def test_a_deal_is_a_pure_function_of_its_inputs(window):
     assert np.array_equal(deal_window(lengths, steps, deal), deal_window(lengths.copy(), steps, replace(deal)))
 
 
+def test_every_step_gets_as_many_rounds():
+    """By tokens alone the step with 115 would get one round and the other three."""
+    lengths = np.array([94, 115, 15, 2, 2])
+    deal = replace(DEAL, dp_world_size=1, alignment=64, policy="first_fit")
+    dealt = deal_window(lengths, 2, deal)
+    counts = [
+        len(
+            pack(
+                lengths[dealt == step],
+                dp_world_size=1,
+                capacity=128,
+                alignment=64,
+                policy=PackingPolicy.FIRST_FIT,
+                cost=CostModel(10, 1),
+            )
+        )
+        for step in range(2)
+    ]
+    assert counts == [2, 2]
+
+
 def test_as_many_samples_as_steps_give_one_to_each():
     assert sorted(deal_window(np.array([60, 2, 2, 2]), 4, DEAL).tolist()) == [0, 1, 2, 3]
 

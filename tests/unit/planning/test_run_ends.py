@@ -69,9 +69,8 @@ def test_max_epochs_lowered_inside_a_window_ends_the_run_at_its_end(drive, liste
     for _ in range(4):
         run.step(spec(lookahead_steps=4), 2)
     assert (run.cursor.epoch, run.cursor.position) == (1, 6)
-    run.step(spec(lookahead_steps=2), 2)
-    last = run.step(spec(max_epochs=1), 2)
-    assert last.last
+    run.step(spec(lookahead_steps=3), 2)
+    assert [run.step(spec(max_epochs=1), 2).last for _ in range(2)] == [False, True]
     assert isinstance(run.step(spec(max_epochs=1), 2), EndOfRun)
 
 
