@@ -88,7 +88,7 @@ class Supervisor:
         keepers: list[asyncio.Future[None]] = [
             asyncio.ensure_future(self._keep(index, config)) for index in range(config.workers)
         ]
-        ready = asyncio.gather(*(event.wait() for event in self._ready.values()))
+        ready = asyncio.ensure_future(self._all_ready())
         ending = asyncio.ensure_future(self._ending.wait())
         try:
             events: list[asyncio.Future[Any]] = [ready, ending, *keepers]
@@ -104,6 +104,10 @@ class Supervisor:
             ending.cancel()
             self._ending.set()
             await self._end_all(keepers)
+
+    async def _all_ready(self) -> None:
+        for event in self._ready.values():
+            await event.wait()
 
     async def _keep(self, index: int, config: ServerConfig) -> None:
         """Keep worker `index` running. Raises `UnavailableError` if it never came to serve at all."""

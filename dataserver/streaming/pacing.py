@@ -19,6 +19,7 @@ class Pacing:
 
     def __init__(self, *, acked_steps: Sequence[int], sealed_step: int, max_steps_ahead: int) -> None:
         self._acked = list(acked_steps)
+        self._count()
         self._sealed = sealed_step
         self._max_steps_ahead = max_steps_ahead
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -26,7 +27,7 @@ class Pacing:
     @property
     def consumed_step(self) -> int:
         """The highest step that every world rank acknowledged."""
-        return min(self._acked)
+        return self._consumed
 
     @property
     def sealed_step(self) -> int:
@@ -61,10 +62,15 @@ class Pacing:
 
     def acknowledge(self, world_rank: int, step: int) -> bool:
         """Note an ack that arrived here; say whether it was news."""
-        if step <= self._acked[world_rank]:
+        before = self._acked[world_rank]
+        if step <= before:
             return False
         self._acked[world_rank] = step
-        self._release()
+        if before == self._consumed:
+            self._behind -= 1
+            if not self._behind:
+                self._count()
+                self._release()
         return True
 
     def note_sealed(self, step: int) -> None:
@@ -76,8 +82,14 @@ class Pacing:
     def update(self, progress: Progress) -> None:
         """Note what the ledger knows."""
         self._acked = [max(mine, theirs) for mine, theirs in zip(self._acked, progress.acked_steps, strict=True)]
+        self._count()
         self._sealed = max(self._sealed, progress.sealed_step)
         self._release()
+
+    def _count(self) -> None:
+        """Kept, because every rank of a large job acknowledges every step."""
+        self._consumed = min(self._acked)
+        self._behind = self._acked.count(self._consumed)
 
     def _release(self) -> None:
         for step in [step for step in self._waiting if self.permits(step)]:

@@ -57,7 +57,7 @@ def test_metrics_tell_what_was_sent_and_what_is_waited_for(server: RunningServer
     eventually(lambda: metric(server, "dataserver_waiting_streams", cause="pacing") == 1)
     assert metric(server, "dataserver_steps_sealed_total") == 3
     assert metric(server, "dataserver_sealed_step", run="run") == 3
-    assert metric(server, "dataserver_consumed_step", run="run") == 1
+    eventually(lambda: metric(server, "dataserver_consumed_step", run="run") == 1)
     assert metric(server, "dataserver_micro_batches_sent_total") == len(sent)
     assert metric(server, "dataserver_tokens_sent_total") == sum(sum(mb.lengths) for mb in sent)
     assert metric(server, "dataserver_bytes_sent_total") > sum(mb.ByteSize() for mb in sent)

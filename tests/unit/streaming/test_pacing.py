@@ -1,6 +1,8 @@
 """Pacing: which step may go, and who waits for whom."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataserver.ledger.interface import Progress
 from dataserver.streaming.pacing import Pacing
@@ -65,3 +67,22 @@ def test_an_ack_that_says_nothing_new_is_no_news() -> None:
     assert not paced.acknowledge(0, 1)
     assert paced.acknowledge(0, 4)
     assert paced.consumed_step == 4
+
+
+@given(
+    ranks=st.integers(1, 6),
+    acks=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 8)), max_size=60),
+    ahead=st.integers(0, 3),
+)
+def test_acks_in_any_order_come_to_the_lowest_of_the_highest(
+    ranks: int, acks: list[tuple[int, int]], ahead: int
+) -> None:
+    paced = pacing([0] * ranks, ahead=ahead)
+    highest = [0] * ranks
+    for rank, step in acks:
+        paced.acknowledge(rank % ranks, step)
+        highest[rank % ranks] = max(highest[rank % ranks], step)
+        assert paced.consumed_step == min(highest)
+        assert paced.laggards() == [rank for rank in range(ranks) if highest[rank] == min(highest)]
+        assert paced.permits(min(highest) + 1 + ahead)
+        assert not paced.permits(min(highest) + 2 + ahead)
