@@ -5,7 +5,7 @@ import random
 import pytest
 from crashlab.pool import Pool
 
-STORIES = 40
+STORIES = 24
 STORIES_OF_THE_SHORT_TEST = 4
 
 

@@ -6,9 +6,11 @@ from contextlib import ExitStack
 import grpc
 import pytest
 from hostilelab.methods import begin, credit, open_of
-from hostilelab.stage import begin_attempt, set_stage
+from hostilelab.stage import RUNS, begin_attempt, set_stage
 from hostilelab.victim import VictimServer
 from hostilelab.wire import OK, Talk, Wire
+
+from dataserver.v1 import cursor_service_pb2, run_service_pb2
 
 SILENT_CLIENTS = 200
 
@@ -23,7 +25,7 @@ def test_clients_that_connect_and_say_nothing_keep_nobody_out(server: VictimServ
         set_stage(wire)
         assert server.vitals().threads <= before.threads + 8
     after = server.settled(before)
-    assert after.descriptors <= before.descriptors
+    assert after.sockets <= before.sockets
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_bytes_that_are_no_http2_end_only_their_connection(server: VictimServer,
     for _ in range(20):
         with socket.create_connection((host, int(port)), timeout=5) as connection:
             connection.sendall(noise)
-    assert server.settled(before).descriptors <= before.descriptors
+    assert server.settled(before).sockets <= before.sockets
 
 
 def test_clients_that_open_and_vanish_leave_no_stream_and_free_their_rank(server: VictimServer):
@@ -50,7 +52,7 @@ def test_clients_that_open_and_vanish_leave_no_stream_and_free_their_rank(server
         hasty.close()
         talk.half_close()
     after = server.settled(before)
-    assert (after.streams, after.descriptors) == (before.streams, before.descriptors)
+    assert (after.streams, after.sockets) == (before.streams, before.sockets)
     begin_attempt(patient, begin(stage.run, holder="next", take_over=False))
     patient.close()
 
@@ -99,4 +101,38 @@ def test_many_streams_that_open_in_vain_leave_nothing_behind(server: VictimServe
         with pytest.raises(grpc.RpcError):
             Talk(wire, [open_of("nobody", 1).SerializeToString()]).hear()
     after = server.settled(before, threads=4)
-    assert (after.streams, after.descriptors) == (before.streams, before.descriptors)
+    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+
+
+def test_streams_that_never_open_keep_nobody_waiting(server: VictimServer, wire: Wire):
+    set_stage(wire)
+    before = server.vitals()
+    silent = Wire(server.endpoint)
+    talks = [Talk(silent) for _ in range(SILENT_CLIENTS)]
+    set_stage(wire)
+    for talk in talks:
+        talk.cancel()
+    silent.close()
+    after = server.settled(before, threads=4)
+    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+
+
+def test_calls_that_their_client_gives_up_leave_nothing_behind(server: VictimServer, wire: Wire):
+    stage = set_stage(wire)
+    before = server.vitals()
+    describe = cursor_service_pb2.DescribeStepRequest(run=stage.run, step=5).SerializeToString()
+    for _ in range(100):
+        wire.abandon("/dataserver.v1.CursorService/DescribeStep", describe)
+        wire.abandon(RUNS + "WatchRun", run_service_pb2.WatchRunRequest(run=stage.run).SerializeToString())
+    after = server.settled(before, threads=4)
+    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+
+
+def test_headers_of_absurd_size_end_only_their_call(wire: Wire):
+    patient = Talk(wire)
+    status = wire.with_header("x-large", "a" * 100_000, RUNS + "GetRun")
+    assert status.code == "RESOURCE_EXHAUSTED"
+    stage = set_stage(wire)
+    patient.say(open_of(stage.run, stage.attempt).SerializeToString())
+    assert patient.hear().WhichOneof("message") == "opened"
+    patient.cancel()

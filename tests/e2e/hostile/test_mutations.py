@@ -48,10 +48,10 @@ def attack_and_examine(server: VictimServer, mutations: int, first_seed: int) ->
     assert failures == []
     assert statuses.total() == mutations
     assert min(statuses["OK"], statuses["INVALID_ARGUMENT"]) > mutations / 10
-    after = server.settled(before, threads=8, descriptors=8)
+    after = server.settled(before, threads=8, sockets=8)
     assert after.streams == 0
     assert after.threads <= before.threads + 8
-    assert after.descriptors <= before.descriptors + 8
+    assert after.sockets <= before.sockets + 8
     assert after.memory_mib <= before.memory_mib + 200
 
 

@@ -18,14 +18,16 @@ def random_story(directory: Path, *, seed: int) -> list[str]:
     """Some lives that crash at random points, and one that does not: every sample came once an epoch."""
     chance = random.Random(seed)
     told = [f"seed {seed}"]
-    with job(directory, rows=chance.randint(9, ROWS), batch=any_batch(chance), servers=chance.randint(1, 2)) as running:
+    with job(
+        directory, rows=chance.randint(40, ROWS), batch=any_batch(chance), servers=chance.randint(1, 2)
+    ) as running:
         for number in range(chance.randint(1, MOST_CRASHES)):
             latest = running.place.checkpoints.latest()
             base = latest.cursor.step if latest else 0
             crash = any_crash(chance, base)
             running.arm(crash)
             running.restart_servers()  # so that they know of the crash
-            life = any_life(chance, f"life-{number}", resumes=latest is not None)
+            life = any_life(chance, f"life-{number}", crash, resumes=latest is not None)
             end = running.live(life)
             told.append(f"{crash}, {life}: {end}")
             if complaint := surprise(crash, end):
@@ -40,7 +42,7 @@ def random_story(directory: Path, *, seed: int) -> list[str]:
 def any_batch(chance: random.Random) -> BatchSpec:
     """Any batch spec that a longest row fits."""
     budget = chance.choice(("step_tokens", "step_samples"))
-    amount = chance.randint(LONGEST_ROW, 150) if budget == "step_tokens" else chance.randint(1, 15)
+    amount = chance.randint(LONGEST_ROW, 90) if budget == "step_tokens" else chance.randint(1, 9)
     alignment = chance.choice((1, 1, 4, 8))
     return BatchSpec.model_validate(
         {
@@ -56,20 +58,25 @@ def any_batch(chance: random.Random) -> BatchSpec:
 
 
 def any_crash(chance: random.Random, base: int) -> Crash:
-    return Crash(
-        point=chance.choice(list(Point)),
-        step=base + chance.randint(1, 6),
-        victim=chance.choice(list(Victim)),
-        rank=0,
-    )
+    """Any point, of a step soon after `base`."""
+    point = chance.choice(list(Point))
+    if point in {Point.BEGIN_NOT_WRITTEN, Point.BEGIN_NOT_ANSWERED}:
+        step = base
+    elif point in {Point.OPEN_NOT_WRITTEN, Point.OPEN_NOT_ANSWERED}:
+        step = base + 1
+    else:
+        step = base + chance.randint(1, 6)
+    return Crash(point=point, step=step, victim=chance.choice(list(Victim)))
 
 
-def any_life(chance: random.Random, holder: str, *, resumes: bool) -> Life:
+def any_life(chance: random.Random, holder: str, crash: Crash, *, resumes: bool) -> Life:
+    """Any life that gets as far as the crash, and not much farther, with saves so dense that most crashes meet one."""
     return Life(
         world_size=chance.randint(1, 4),
         holder=holder,
         batch=any_batch(chance) if chance.random() < 0.3 else None,
-        save_every=chance.randint(1, 4),
+        stop_after=crash.step + chance.randint(1, 3),
+        save_every=chance.choice((1, 1, 2, 3)),
         by_version=resumes and chance.random() < 0.2,
     )
 

@@ -19,10 +19,10 @@ SETTLE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """What a server holds: threads, file descriptors, open streams, resident memory in MiB."""
+    """What a server holds: threads, sockets, open streams, resident memory in MiB."""
 
     threads: int
-    descriptors: int
+    sockets: int
     streams: int
     memory_mib: int
 
@@ -59,7 +59,7 @@ class VictimServer:
         pages = int((proc / "statm").read_text().split()[1])
         return Vitals(
             threads=len(list((proc / "task").iterdir())),
-            descriptors=len(list((proc / "fd").iterdir())),
+            sockets=sum(is_socket(descriptor) for descriptor in (proc / "fd").iterdir()),
             streams=round(self.metric("dataserver_open_streams")),
             memory_mib=pages * os.sysconf("SC_PAGE_SIZE") // 2**20,
         )
@@ -71,14 +71,14 @@ class VictimServer:
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return sum(sample.value for sample in samples if sample.name == name)
 
-    def settled(self, before: Vitals, *, threads: int = 0, descriptors: int = 0, memory_mib: int = 64) -> Vitals:
+    def settled(self, before: Vitals, *, threads: int = 0, sockets: int = 0, memory_mib: int = 64) -> Vitals:
         """The vitals once they are back to `before` plus the given slack; those after `SETTLE_S` when they are not."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             now = self.vitals()
             calm = (
                 now.threads <= before.threads + threads
-                and now.descriptors <= before.descriptors + descriptors
+                and now.sockets <= before.sockets + sockets
                 and now.streams == before.streams
                 and now.memory_mib <= before.memory_mib + memory_mib
             )
@@ -97,3 +97,11 @@ class VictimServer:
                 return grpc_address[1], metrics_address[1]
             time.sleep(0.02)
         raise RuntimeError(f"the server did not start:\n{self.log.read_text()}")
+
+
+def is_socket(descriptor: Path) -> bool:
+    """Whether an entry of /proc/PID/fd is a socket; one that is closed meanwhile is none."""
+    try:
+        return descriptor.readlink().name.startswith("socket:")
+    except FileNotFoundError:
+        return False

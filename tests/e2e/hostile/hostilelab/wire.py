@@ -62,6 +62,18 @@ class Wire:
             call.cancel()
         return OK
 
+    def abandon(self, path: str, request: bytes) -> None:
+        """Call, and hang up at once."""
+        self._channel.unary_stream(path)(request, timeout=DEADLINE_S).cancel()
+
+    def with_header(self, name: str, value: str, path: str) -> Status:
+        """Call with one more header and an empty request."""
+        try:
+            self._channel.unary_unary(path)(b"", timeout=DEADLINE_S, metadata=((name, value),))
+        except grpc.RpcError as error:
+            return status_of(error)
+        return OK
+
     def conversation(self, requests: Sequence[bytes], *, half_close: bool = True) -> tuple[Status, list[bytes]]:
         """Say all `requests` on one stream; how it ended and what came back.
 
