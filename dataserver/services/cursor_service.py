@@ -4,6 +4,7 @@ import logging
 
 from dataserver.errors import InvalidRequestError
 from dataserver.ledger.interface import Ledger
+from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.services import fields, pages
 from dataserver.services.describe import Described, StepDescriber
 from dataserver.services.run_messages import commit_to_proto
@@ -52,7 +53,7 @@ class CursorService(CursorServiceServicer):
         if not request.HasField("cursor"):
             raise InvalidRequestError("cursor is missing: give the one inside the checkpoint")
         cursor = cursor_from_proto(request.cursor)
-        uri = fields.text("checkpoint_uri", request.checkpoint_uri)
+        uri = request.checkpoint_uri
         run = await self._threads.ledger(self._ledger.commit_cursor, name, attempt, cursor, uri)
         log.info("run %s attempt %d: step %d is committed at %s", name, attempt, cursor.step, uri or "no URI")
         return pb.CommitCursorResponse(committed=cursor_to_proto(run.committed))
@@ -71,7 +72,7 @@ class CursorService(CursorServiceServicer):
         described = await self._describer.describe(
             fields.run_name(request.run),
             step=fields.within("step", request.step, 1),
-            dp_world_size=fields.within("dp_world_size", request.dp_world_size, 0, fields.MOST_RANKS),
+            dp_world_size=fields.within("dp_world_size", request.dp_world_size, 0, MAX_DP_WORLD_SIZE),
         )
         only = None
         if request.HasField("dp_rank"):

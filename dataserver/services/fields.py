@@ -6,13 +6,7 @@ from dataserver.run_spec import MAX_MICRO_BATCH_TOKENS, check_run_name
 DEFAULT_PAGE_SIZE = 100
 LARGEST_PAGE_SIZE = 1000
 
-# More ranks than any job has; a bound, so that nobody allocates by a typing error.
-MOST_RANKS = 2**20
-
 LARGEST_INT64 = 2**63 - 1
-
-# Longest text that a client may put into the ledger.
-LONGEST_TEXT = 4096
 
 
 def run_name(name: str) -> str:
@@ -28,13 +22,6 @@ def within(field: str, value: int, least: int, most: int = LARGEST_INT64) -> int
     if not least <= value <= most:
         bound = f"at least {least}" if most == LARGEST_INT64 else f"{least} to {most}"
         raise InvalidRequestError(f"{field} = {value}: give {bound}")
-    return value
-
-
-def text(field: str, value: str) -> str:
-    """`value` if it is not overlong."""
-    if len(value) > LONGEST_TEXT:
-        raise InvalidRequestError(f"{field} has {len(value)} characters: give at most {LONGEST_TEXT}")
     return value
 
 

@@ -20,9 +20,6 @@ class Metrics:
         self.open_streams = Gauge(
             "dataserver_open_streams", "Streams that are open.", registry=registry, multiprocess_mode="livesum"
         )
-        self.streams_ended = Counter(
-            "dataserver_streams_ended", "Streams that ended, by gRPC status.", ["status"], registry=registry
-        )
         self.steps_sealed = Counter("dataserver_steps_sealed", "Steps sealed or read back.", registry=registry)
         self.micro_batches = Counter("dataserver_micro_batches_sent", "Micro-batches sent.", registry=registry)
         self.bytes = Counter("dataserver_bytes_sent", "Bytes of micro-batches sent.", registry=registry)

@@ -19,6 +19,7 @@ from dataserver.batching.encode import encode_planned
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.streaming.answers import encode_end_of_run, encode_opened, encode_step_begun
 from dataserver.streaming.attempts import LiveAttempt, SealedStep, waited_for
 from dataserver.streaming.call import EOF, Call
 from dataserver.streaming.credits import Credits
@@ -27,8 +28,6 @@ from dataserver.streaming.opening import Opening, parse_opening
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.threads import Threads
 from dataserver.streaming.waits import Waits
-from dataserver.v1 import batch_service_pb2 as pb
-from dataserver.wire.messages import cursor_to_proto
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +85,11 @@ class StreamSession:
         except BaseException:
             await self._registry.release(live, rank, self)
             raise
-        await self._registry.release(live, rank, self)
+        else:
+            await self._registry.release(live, rank, self)
+        finally:
+            log.info("run %s attempt %d: rank %d's stream is over, begun was step %d",
+                     opening.run, opening.attempt, rank, self._begun_step)  # fmt: skip
 
     async def _read_opening(self) -> Opening:
         try:
@@ -160,8 +163,7 @@ class StreamSession:
     # -- sending ------------------------------------------------------------------------------
 
     async def _send(self, opening: Opening, live: LiveAttempt) -> None:
-        opened = pb.Opened(base=cursor_to_proto(live.attempt.base), server_id=self._registry.server_id)
-        await self._write(pb.StreamMicroBatchesResponse(opened=opened).SerializeToString(), opening)
+        await self._write(encode_opened(live.attempt.base, self._registry.server_id), opening)
         step = opening.next_step
         while True:
             plan = await live.plan(step)
@@ -176,11 +178,11 @@ class StreamSession:
             )
             sealed = await live.seal(step)
             if isinstance(sealed.plan, EndOfRun):
-                await self._write(_end_of_run(sealed, sealed.plan), opening)
+                await self._write(encode_end_of_run(sealed.seal, sealed.plan), opening)
                 return
             live.prefetch(step)
             self._begun_step = step
-            await self._write(_step_begun(sealed, sealed.plan), opening)
+            await self._write(encode_step_begun(sealed.seal, sealed.plan), opening)
             await self._send_micro_batches(opening, live, sealed, sealed.plan)
             step += 1
 
@@ -238,23 +240,3 @@ class StreamSession:
             describe=lambda: f"rank {opening.world_rank} to read {len(data)} bytes that it gave credit for",
         )
         self._writing.result()
-
-
-def _step_begun(sealed: SealedStep, plan: Plan) -> bytes:
-    begun = pb.StepBegun(
-        step=plan.step,
-        rounds=len(plan.rounds),
-        end=cursor_to_proto(sealed.seal.end),
-        plan_digest=plan.digest,
-        sync_weights=sealed.seal.sync_weights,
-        last=plan.last,
-        target_count=plan.target_count,
-        token_count=plan.token_count,
-        sample_count=len(plan.samples),
-    )
-    return pb.StreamMicroBatchesResponse(step_begun=begun).SerializeToString()
-
-
-def _end_of_run(sealed: SealedStep, end: EndOfRun) -> bytes:
-    ended = pb.EndOfRun(end=cursor_to_proto(sealed.seal.end), reason=end.reason)
-    return pb.StreamMicroBatchesResponse(end_of_run=ended).SerializeToString()

@@ -1,0 +1,35 @@
+"""What a stream says besides micro-batches, as serialized `StreamMicroBatchesResponse`s."""
+
+from dataserver.cursor import Cursor
+from dataserver.ledger.interface import Seal
+from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.messages import cursor_to_proto
+
+
+def encode_opened(base: Cursor, server_id: str) -> bytes:
+    """The open was accepted, by an attempt that began at `base`."""
+    opened = pb.Opened(base=cursor_to_proto(base), server_id=server_id)
+    return pb.StreamMicroBatchesResponse(opened=opened).SerializeToString()
+
+
+def encode_step_begun(seal: Seal, plan: Plan) -> bytes:
+    """A step is sealed, and its micro-batches follow."""
+    begun = pb.StepBegun(
+        step=plan.step,
+        rounds=len(plan.rounds),
+        end=cursor_to_proto(seal.end),
+        plan_digest=plan.digest,
+        sync_weights=seal.sync_weights,
+        last=plan.last,
+        target_count=plan.target_count,
+        token_count=plan.token_count,
+        sample_count=len(plan.samples),
+    )
+    return pb.StreamMicroBatchesResponse(step_begun=begun).SerializeToString()
+
+
+def encode_end_of_run(seal: Seal, end: EndOfRun) -> bytes:
+    """No step follows."""
+    ended = pb.EndOfRun(end=cursor_to_proto(seal.end), reason=end.reason)
+    return pb.StreamMicroBatchesResponse(end_of_run=ended).SerializeToString()
