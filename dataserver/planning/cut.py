@@ -14,8 +14,9 @@ from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import SampleOrder, Samples
 
 # Packing holds some hundred bytes a sample in Python lists and takes some microseconds each, so
-# this many are seconds and gigabytes; nobody trains on steps or windows as large.
-MAX_PLANNED_SAMPLES = 2**24
+# this many are some ten seconds and most of a gigabyte, for which the plans of other runs wait;
+# nobody trains on steps or windows as large.
+MAX_PLANNED_SAMPLES = 2**21
 
 _FIRST_CHUNK = 256
 
