@@ -1,8 +1,9 @@
-"""`dataserver plan show`: which samples a step holds, on which rank, in which round."""
+"""`dataserver plan`: its verbs, and `show`: which samples a step holds, on which rank, in which round."""
 
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from dataserver.cli.plan_cost import add_cost_verb
 from dataserver.cli.remote import add_server_arguments, connect, console, print_json
 from dataserver.errors import InvalidRequestError
 
@@ -18,7 +19,7 @@ _SAMPLES_IN_A_CELL: Final = 8
 
 
 def add_parser(subparsers: "Subparsers") -> None:
-    """Add `plan` and its verb."""
+    """Add `plan` and its verbs."""
     parser = subparsers.add_parser("plan", help="show the samples of steps, by rank and round")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     purpose = "show which samples steps hold, on which rank, in which round, and how well they are packed"
@@ -28,6 +29,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     show.add_argument("--world-size", type=int, metavar="R", help="data-parallel ranks (default: as sealed)")
     add_server_arguments(show)
     show.set_defaults(handler=_show)
+    add_cost_verb(verbs)
 
 
 def _show(arguments: argparse.Namespace) -> int:
