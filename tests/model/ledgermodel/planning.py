@@ -1,0 +1,67 @@
+"""The real planner over a handful of samples, and what it means to have consumed them exactly once."""
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+
+from dataserver.cursor import Cursor
+from dataserver.planning.fingerprint import order_fingerprint
+from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.planning.planner import Planner
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
+from dataserver.sampling.order import SampleOrder, Samples
+
+LENGTHS = (2, 3, 4, 2, 3, 4)
+ORDER = OrderSpec(sources=(Source(store="chat"),), shuffle=Shuffle.SEQUENTIAL, max_length=4)
+FINGERPRINT = order_fingerprint(ORDER, ["store"])
+FOREIGN = order_fingerprint(ORDER.model_copy(update={"seed": 1}), ["store"])
+
+
+class Table:
+    """Lengths of the samples."""
+
+    sizes = (len(LENGTHS),)
+
+    def lengths(self, samples: Samples) -> np.ndarray:
+        return np.array(LENGTHS, np.int64)[samples.row]
+
+    def targets(self, samples: Samples) -> np.ndarray:
+        return self.lengths(samples) - 1
+
+
+_PLANNER = Planner(SampleOrder(Table.sizes, ORDER.seed, ORDER.shuffle), Table(), FINGERPRINT)
+
+
+def run_spec(steps: int, lookahead: int) -> RunSpec:
+    """Two samples a step, or nine tokens where steps are packed together."""
+    budget = {"step_samples": 2} if lookahead == 1 else {"step_tokens": 5}
+    batch = BatchSpec(micro_batch_tokens=8, max_steps=steps, max_epochs=1, lookahead_steps=lookahead, **budget)
+    return RunSpec(order=ORDER, batch=batch)
+
+
+@cache
+def plan(cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> Plan | EndOfRun:
+    return _PLANNER.plan(cursor, batch, dp_world_size)
+
+
+def samples_of(planned: Plan, dp_rank: int) -> tuple[int, ...]:
+    """The samples that a data-parallel rank gets; none where the plan knows no such rank."""
+    if dp_rank >= planned.dp_world_size:
+        return ()
+    return tuple(sorted(int(planned.samples.row[i]) for ranks in planned.rounds for i in ranks[dp_rank]))
+
+
+def fault_of(weights: tuple[int, ...], cursor: Cursor) -> str:
+    """How `weights` break the promise that each sample is in them exactly once, up to `cursor`; or nothing."""
+    twice = sorted(sample for sample, count in Counter(weights).items() if count > 1)
+    if twice:
+        return f"samples {twice} are in the weights twice"
+    if cursor.window is not None:
+        return ""
+    upto = len(LENGTHS) if cursor.epoch else cursor.position
+    never = sorted(set(range(upto)) - set(weights))
+    beyond = sorted(set(weights) - set(range(upto)))
+    if never:
+        return f"samples {never} lie before the cursor and are in no weights"
+    return f"samples {beyond} lie after the cursor and are in the weights" if beyond else ""
