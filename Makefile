@@ -4,7 +4,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
+
 SOAK_SECONDS ?= 3600
+# Two at a time: many tests wait for a process or a socket. The slow ones are processes in their own right and run alone.
+PARALLEL     ?= -n 2 --dist worksteal
 RUN    := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
@@ -34,14 +37,14 @@ postgresql:
 	  echo "setup: installing PostgreSQL for the ledger's tests"; \
 	  $$root apt-get -qq update && $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends postgresql; \
 	fi; \
-	find_pg || { echo "setup: the ledger's tests need PostgreSQL's initdb and pg_ctl on PATH (or under /usr/lib/postgresql):" \
-	  "apt-get install postgresql, dnf install postgresql-server, or brew install postgresql"; exit 1; }
+	find_pg || echo "setup: PostgreSQL's initdb and pg_ctl are neither on PATH nor under /usr/lib/postgresql, so the ledger's" \
+	  "tests run on SQLite only; for all: apt-get install postgresql, or dnf install postgresql-server"
 
 demo: setup ## run the whole system on this machine, with crashes, and prove exactly-once
 	$(RUN) python docs/examples/demo/demo.py
 
 test: setup postgresql ## run the tests that take seconds each
-	$(RUN) python -m pytest -m "not slow and not gpu"
+	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
 test-all: setup postgresql ## run the tests that `make test` leaves out
 	$(RUN) python -m pytest -m "slow or gpu"

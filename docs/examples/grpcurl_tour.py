@@ -134,7 +134,7 @@ def section(call: Call, text: str, longest: int) -> str:
 def main() -> None:
     """Entry point."""
     with tempfile.TemporaryDirectory() as scratch:
-        store = Path(scratch) / "chat.arrow"
+        store = Path(scratch) / STORE
         write_store(store, lengths=LENGTHS)
         with running_server({STORE: store}) as server:
             with DataClient(server.endpoint) as client:
@@ -145,6 +145,7 @@ def main() -> None:
         "",
         "Written by `docs/examples/grpcurl_tour.py` from a server that ran.",
         "",
+        *(section(call, text, LONGEST_ANSWER) for call, text in answers),
     ]
     (ROOT / "docs" / "grpcurl.md").write_text("\n".join(page))
     chosen = "\n".join(section(call, text, LONGEST_IN_README) for call, text in answers if call.in_readme)
