@@ -80,6 +80,7 @@ class DataServer:
         self._admitted = admitted
         self._closers: list[Callable[[], object]] = []
         self._server: grpc.aio.Server | None = None
+        self._guard: Guard | None = None
         self._registry: Registry | None = None
         self._health: HealthServicer | None = None
         self._stopped = False
@@ -93,13 +94,13 @@ class DataServer:
             raise
 
     async def drain(self) -> None:
-        """Say NOT_SERVING, take no more streams, and wait up to `drain_s` for those that run to end."""
-        if self._server is None or self._registry is None or self._health is None:
+        """Say NOT_SERVING, end all streams, and wait up to `drain_s` for calls under way to end."""
+        if self._registry is None or self._guard is None or self._health is None:
             return
         await self._health.enter_graceful_shutdown()
         self._registry.drain()
-        if not await self._registry.wait_empty(self.config.drain_s):
-            log.warning("some streams did not end within %g s; they are cut off", self.config.drain_s)
+        if not await self._guard.wait_idle(self.config.drain_s):
+            log.warning("some calls did not end within %g s; they are cut off", self.config.drain_s)
 
     async def stop(self) -> None:
         """Cut off what still runs and close everything."""
@@ -128,7 +129,8 @@ class DataServer:
         catalog = await asyncio.to_thread(open_catalog, self.config, progress=self._progress, admitted=self._admitted)
         self._closers.append(catalog.close)
         await asyncio.to_thread(_count_stores, catalog, metrics)
-        interceptors = ([TokenCheck(token)] if token else []) + [Guard(metrics)]
+        self._guard = Guard(metrics)
+        interceptors = ([TokenCheck(token)] if token else []) + [self._guard]
         self._server = grpc.aio.server(interceptors=interceptors, options=_options(self.config, self._reuse_port))
         await self._add_services(self._server, ledger, catalog, metrics)
         port = _bind(self._server, self.config.listen, credentials)

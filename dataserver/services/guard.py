@@ -35,6 +35,18 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def wait_idle(self, limit_s: float) -> bool:
+        """Wait until no call is under way, for `limit_s` seconds at most; say whether none is."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def intercept_service(
         self,
@@ -63,6 +75,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             raise TypeError(f"{method} is no coroutine function")
 
         async def guarded(request: Message, call: Call) -> Message:
+            self._begun()
             try:
                 answer = await handler(_decoded(request), call)
             except asyncio.CancelledError:
@@ -74,22 +87,23 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 if call.done() or _is_gone(error):
                     self._count(method, "CANCELLED")
                     raise
-                incident = secrets.token_hex(4)
-                log.exception("%s failed; incident %s", method, incident)
-                await self._abort(
-                    call,
-                    method,
-                    InternalError(
-                        f"the server met a fault of its own in {method}: {type(error).__name__}; "
-                        f"its log has the trace under incident {incident}",
-                        incident=incident,
-                    ),
-                )
+                await self._abort(call, method, _incident(method, error))
             else:
                 self._count(method, "OK")
                 return answer
+            finally:
+                self._ended()
 
         return guarded
+
+    def _begun(self) -> None:
+        self._under_way += 1
+        self._idle.clear()
+
+    def _ended(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
 
     async def _abort(self, call: Call, method: str, error: DataServerError) -> None:
         code, message, metadata = status_of(error)
@@ -100,6 +114,17 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _count(self, method: str, status: str) -> None:
         self._metrics.requests.labels(method, status).inc()
+
+
+def _incident(method: str, error: Exception) -> InternalError:
+    """Log `error` with its trace; return what the client is told."""
+    incident = secrets.token_hex(4)
+    log.error("%s failed; incident %s", method, incident, exc_info=error)
+    return InternalError(
+        f"the server met a fault of its own in {method}: {type(error).__name__}; "
+        f"its log has the trace under incident {incident}",
+        incident=incident,
+    )
 
 
 def _raising(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Message]:

@@ -1,5 +1,7 @@
 """What a server tells Prometheus. One object per server, so that two in one process do not mix."""
 
+import warnings
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 # Planning takes milliseconds, a seal one disk flush; both may stall.
@@ -85,7 +87,7 @@ class Metrics:
         )
 
     def forget_run(self, run: str) -> None:
-        """Drop the series of a run that is deleted."""
-        self.packing.remove_by_labels({"run": run})
-        self.sealed_step.remove_by_labels({"run": run})
-        self.consumed_step.remove_by_labels({"run": run})
+        """Drop the series of a run that is deleted. Where several processes add up, they stay until the restart."""
+        with warnings.catch_warnings(action="ignore"):
+            for gauge in (self.packing, self.sealed_step, self.consumed_step):
+                gauge.remove_by_labels({"run": run})

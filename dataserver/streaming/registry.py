@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from dataserver.config import ServerConfig
-from dataserver.errors import DataServerError, PreconditionError, StaleAttemptError, UnavailableError
+from dataserver.errors import DataServerError, InternalError, PreconditionError, StaleAttemptError, UnavailableError
 from dataserver.ledger.interface import Ledger, Progress, Run
 from dataserver.streaming.attempts import LiveAttempt
 from dataserver.streaming.contexts import RunContext, RunContexts
@@ -58,11 +58,8 @@ class Registry:
         self._metrics = metrics
         self._live: dict[tuple[str, int], LiveAttempt] = {}
         self._sessions: dict[tuple[str, int, int], Session] = {}
-        self._open_sessions = 0
         self._draining: DataServerError | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self._empty = asyncio.Event()
-        self._empty.set()
 
     def start(self) -> None:
         """Begin to renew leases."""
@@ -74,18 +71,12 @@ class Registry:
         run = await self._threads.ledger(self._ledger.get_run, opening.run)
         context = await self._contexts.of_run(run)
         run = await self._note_open(run.uid, opening)
-        try:
-            self.refuse_while_draining()
-            live = self._enter(run, opening, context)
-        except DataServerError:
-            self._spawn(self._note_close(run.uid, opening.attempt, opening.world_rank))
-            raise
+        self.refuse_while_draining()
+        live = self._enter(run, opening, context)
         older = self._sessions.get((run.uid, opening.attempt, opening.world_rank))
         if older is not None:
             older.end(PreconditionError(f"world rank {opening.world_rank} opened another stream; this one is over"))
         self._sessions[(run.uid, opening.attempt, opening.world_rank)] = session
-        self._open_sessions += 1
-        self._empty.clear()
         return live
 
     async def release(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
@@ -100,9 +91,6 @@ class Registry:
             if not live.local_ranks and self._live.get(key[:2]) is live:
                 del self._live[key[:2]]
                 live.close()
-            self._open_sessions -= 1
-            if not self._open_sessions:
-                self._empty.set()
 
     def release_soon(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
         """`release` in the background, for a stream that was cancelled and may not wait."""
@@ -126,15 +114,6 @@ class Registry:
         if self._draining is not None:
             raise self._draining
 
-    async def wait_empty(self, limit_s: float) -> bool:
-        """Wait until no stream is left, for `limit_s` seconds at most; say whether none is."""
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._empty.wait()
-        except TimeoutError:
-            return False
-        return True
-
     async def close(self) -> None:
         """Stop everything. Idempotent."""
         for task in self._background:
@@ -146,7 +125,7 @@ class Registry:
 
     def _enter(self, run: Run, opening: Opening, context: RunContext) -> LiveAttempt:
         if run.attempt is None:
-            raise StaleAttemptError(f"run {run.name!r} has no attempt now; begin one")
+            raise InternalError(f"the ledger accepted a stream of run {run.name!r}, which has no attempt")
         self.supersede(run.uid, opening.attempt, f"attempt {opening.attempt} has begun")
         live = self._live.get((run.uid, opening.attempt))
         if live is None:
