@@ -66,6 +66,14 @@ def test_a_crash_around_any_transaction_of_the_ledger_costs_nothing(
     assert laboratory.run("crash_around_the_ledger", point=point, step=step, victim=victim) == []
 
 
+@pytest.mark.parametrize("victim", ["server", "one_rank"])
+@pytest.mark.parametrize("point", ["after_seal", "mid_stream"])
+def test_ranks_that_share_a_data_parallel_rank_survive_a_crash_with_equal_bytes(
+    laboratory: Pool, point: str, victim: str
+):
+    assert laboratory.run("siblings_crash", point=point, victim=victim) == []
+
+
 def test_a_ledger_restored_from_an_older_copy_adopts_the_cursor_of_the_checkpoint(laboratory: Pool):
     assert laboratory.run("ledger_restored") == []
 

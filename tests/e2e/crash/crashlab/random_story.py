@@ -71,8 +71,10 @@ def any_crash(chance: random.Random, base: int) -> Crash:
 
 def any_life(chance: random.Random, holder: str, crash: Crash, *, resumes: bool) -> Life:
     """Any life that gets as far as the crash, and not much farther, with saves so dense that most crashes meet one."""
+    siblings = chance.choice((1, 1, 1, 2))
     return Life(
-        world_size=chance.randint(1, 4),
+        world_size=siblings * chance.randint(1, 4 // siblings),
+        siblings=siblings,
         holder=holder,
         batch=any_batch(chance) if chance.random() < 0.3 else None,
         stop_after=crash.step + chance.randint(1, 3),

@@ -22,12 +22,15 @@ LEASE_POLL_S = 0.05
 class Life:
     """One life of the trainer job.
 
-    It resumes from the latest checkpoint, or from that of step `resume_from`; `by_version` gives the
-    server the checkpoint's version and not its cursor. Ranks end after `stop_after`, or with the run.
+    `siblings` ranks in a row share a data-parallel rank, as context parallelism has it: they get
+    equal micro-batches, and their weights count once. The job resumes from the latest checkpoint,
+    or from that of step `resume_from`; `by_version` gives the server the checkpoint's version and
+    not its cursor. Ranks end after `stop_after`, or with the run.
     """
 
     world_size: int
     holder: str
+    siblings: int = 1
     batch: BatchSpec | None = None
     stop_after: int | None = None
     save_every: int = 3
@@ -55,6 +58,7 @@ class Rank:
         self.place = place
         self.life = life
         self.rank = collective.rank
+        self.dp_rank = self.rank // life.siblings
         self.collective = collective
         self.trigger = trigger
         self.checkpoints = place.checkpoints
@@ -65,7 +69,7 @@ class Rank:
         with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
             number, base = self._join(client)
             with client.stream(
-                RUN, number, world_rank=self.rank, dp_rank=self.rank, next_step=base.step + 1, credits=1
+                RUN, number, world_rank=self.rank, dp_rank=self.dp_rank, next_step=base.step + 1, credits=1
             ) as stream:
                 for step in stream:
                     self._optimize(step)
@@ -98,7 +102,7 @@ class Rank:
                     cursor=checkpoint.cursor if checkpoint and not life.by_version else None,
                     version=checkpoint.cursor.step if checkpoint else None,
                     world_size=life.world_size,
-                    dp_world_size=life.world_size,
+                    dp_world_size=life.world_size // life.siblings,
                     batch=life.batch,
                     holder=life.holder,
                     take_over=False,
@@ -124,7 +128,11 @@ class Rank:
         views = self.collective.all_gather((step.number, step.plan_digest, step.sync_weights, step.end))
         if len(set(views)) != 1:
             raise RuntimeError(f"ranks disagree: {views}")
-        self.consumed += [Consumed(step.number, row) for row in rows]
+        eldest = self.dp_rank * self.life.siblings
+        if self.collective.all_gather(rows)[eldest] != rows:
+            raise RuntimeError(f"rank {self.rank} was given {rows}, which is not what rank {eldest} was given")
+        if self.rank == eldest:
+            self.consumed += [Consumed(step.number, row) for row in rows]
 
     def _save(self, client: DataClient, attempt: int, step: Step) -> None:
         self.checkpoints.write_shard(attempt, step.number, self.rank, self.consumed)

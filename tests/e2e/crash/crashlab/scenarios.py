@@ -153,6 +153,16 @@ def window_crash(directory: Path, *, before: int, after: int) -> list[str]:
 
 
 @scenario
+def siblings_crash(directory: Path, *, point: str, victim: str) -> list[str]:
+    """Two pairs of ranks that get equal micro-batches; after the crash three that do."""
+    crash = Crash(point=Point(point), step=OTHER_STEP, victim=Victim(victim), rank=3)
+    with job(directory, crash=crash) as running:
+        first = running.live(Life(world_size=4, siblings=2, holder="first", stop_after=FIRST_STOP))
+        second = running.live(Life(world_size=3, siblings=3, holder="second"))
+        return expect_crash(first, crash.victim) + expect_whole("the second life", second) + running.audit()
+
+
+@scenario
 def crash_around_the_ledger(directory: Path, *, point: str, step: int, victim: str) -> list[str]:
     """The server dies before or after one of the ledger's transactions, with or without the ranks, who then resume."""
     crash = Crash(point=Point(point), step=step, victim=Victim(victim))
