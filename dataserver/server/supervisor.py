@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -20,7 +19,6 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
@@ -58,7 +56,7 @@ class Supervisor:
         self._ending = asyncio.Event()
         self._processes: dict[int, Process] = {}
         self._ready: dict[int, asyncio.Event] = {index: asyncio.Event() for index in range(config.workers)}
-        self._metrics_dir = Path(tempfile.mkdtemp(prefix="dataserver-metrics-"))
+        self._metrics_dir = ""
         self._registry = CollectorRegistry()
         self._up = Gauge("dataserver_workers", "Workers that serve.", registry=self._registry)
         self._deaths = Counter("dataserver_worker_deaths", "Workers that died.", registry=self._registry)
@@ -66,21 +64,18 @@ class Supervisor:
     async def run(self) -> int:
         """Start, watch, and end the workers."""
         end_on_signals(self._ending, self._say, self._kill_all)
-        address = reserve_address(self._config.listen)
-        endpoint = self._metrics_endpoint()
-        try:
+        with (
+            contextlib.closing(reserve_address(self._config.listen)) as address,
+            tempfile.TemporaryDirectory(prefix="dataserver-metrics-", ignore_cleanup_errors=True) as self._metrics_dir,
+            contextlib.closing(self._metrics_endpoint()) as endpoint,
+        ):
             await asyncio.to_thread(self._admit)
-            if endpoint is not None:
+            if self._config.metrics_listen:
                 host, _ = split_address(self._config.metrics_listen)
                 self._say(f"metrics on http://{join_address(host, endpoint.start())}/metrics")
             host, _ = split_address(self._config.listen)
             listen = join_address(host, address.getsockname()[1])
             await self._run_workers(self._config.model_copy(update={"listen": listen, "metrics_listen": ""}))
-        finally:
-            if endpoint is not None:
-                endpoint.close()
-            address.close()
-            shutil.rmtree(self._metrics_dir, ignore_errors=True)
         self._say("ended")
         return 0
 
@@ -118,7 +113,7 @@ class Supervisor:
             try:
                 status = await self._watch(index, process)
             finally:
-                mark_process_dead(process.pid, str(self._metrics_dir))  # type: ignore[no-untyped-call]
+                mark_process_dead(process.pid, self._metrics_dir)  # type: ignore[no-untyped-call]
             if self._ending.is_set():
                 return
             if not self._ready[index].is_set():
@@ -136,7 +131,7 @@ class Supervisor:
             sys.executable, "-m", "dataserver.server.worker", f"worker-{index}",
             stdin=PIPE,
             stdout=PIPE,
-            env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(self._metrics_dir)},
+            env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": self._metrics_dir},
             # A terminal's Ctrl-C goes to the parent alone, which forwards it once.
             start_new_session=True,
         )  # fmt: skip
@@ -179,10 +174,8 @@ class Supervisor:
         report = AdmissionReport(self._say)
         open_catalog(self._config, progress=report.progress, admitted=report.admitted).close()
 
-    def _metrics_endpoint(self) -> MetricsEndpoint | None:
-        if not self._config.metrics_listen:
-            return None
-        MultiProcessCollector(self._registry, str(self._metrics_dir))  # type: ignore[no-untyped-call]
+    def _metrics_endpoint(self) -> MetricsEndpoint:
+        MultiProcessCollector(self._registry, self._metrics_dir)  # type: ignore[no-untyped-call]
         ProcessCollector(registry=self._registry)
         return MetricsEndpoint(self._config.metrics_listen, self._registry)
 
