@@ -7,7 +7,7 @@ import grpc
 import pytest
 from hostilelab.methods import begin, credit, open_of
 from hostilelab.stage import RUNS, begin_attempt, set_stage
-from hostilelab.victim import VictimServer
+from hostilelab.victim import POOL_THREADS, VictimServer
 from hostilelab.wire import OK, Talk, Wire
 
 from dataserver.v1 import cursor_service_pb2, run_service_pb2
@@ -23,7 +23,7 @@ def test_clients_that_connect_and_say_nothing_keep_nobody_out(server: VictimServ
         for _ in range(SILENT_CLIENTS):
             silent.enter_context(socket.create_connection((host, int(port)), timeout=5))
         set_stage(wire)
-        assert server.vitals().threads <= before.threads + 8
+        assert server.vitals().threads <= before.threads + POOL_THREADS
     after = server.settled(before)
     assert after.sockets <= before.sockets
 
@@ -100,7 +100,7 @@ def test_many_streams_that_open_in_vain_leave_nothing_behind(server: VictimServe
     for _ in range(200):
         with pytest.raises(grpc.RpcError):
             Talk(wire, [open_of("nobody", 1).SerializeToString()]).hear()
-    after = server.settled(before, threads=4)
+    after = server.settled(before)
     assert (after.streams, after.sockets) == (before.streams, before.sockets)
 
 
@@ -113,7 +113,7 @@ def test_streams_that_never_open_keep_nobody_waiting(server: VictimServer, wire:
     for talk in talks:
         talk.cancel()
     silent.close()
-    after = server.settled(before, threads=4)
+    after = server.settled(before)
     assert (after.streams, after.sockets) == (before.streams, before.sockets)
 
 
@@ -124,7 +124,7 @@ def test_calls_that_their_client_gives_up_leave_nothing_behind(server: VictimSer
     for _ in range(100):
         wire.abandon("/dataserver.v1.CursorService/DescribeStep", describe)
         wire.abandon(RUNS + "WatchRun", run_service_pb2.WatchRunRequest(run=stage.run).SerializeToString())
-    after = server.settled(before, threads=4)
+    after = server.settled(before)
     assert (after.streams, after.sockets) == (before.streams, before.sockets)
 
 

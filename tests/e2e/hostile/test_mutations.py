@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 from hostilelab.methods import Method, all_methods, valid_requests
 from hostilelab.mutate import Mutator
 from hostilelab.stage import Stage, set_stage
-from hostilelab.victim import VictimServer
+from hostilelab.victim import POOL_THREADS, VictimServer
 from hostilelab.wire import STREAM, Status, Wire
 
 MUTATIONS = 10_000
@@ -48,9 +48,9 @@ def attack_and_examine(server: VictimServer, mutations: int, first_seed: int) ->
     assert failures == []
     assert statuses.total() == mutations
     assert min(statuses["OK"], statuses["INVALID_ARGUMENT"]) > mutations / 10
-    after = server.settled(before, threads=8, sockets=8)
+    after = server.settled(before, sockets=8)
     assert after.streams == 0
-    assert after.threads <= before.threads + 8
+    assert after.threads <= before.threads + POOL_THREADS
     assert after.sockets <= before.sockets + 8
     assert after.memory_mib <= before.memory_mib + 200
 

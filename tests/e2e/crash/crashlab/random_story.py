@@ -7,7 +7,7 @@ from crashlab.job import LifeEnd
 from crashlab.rank import Life
 from crashlab.scenarios import ROWS, expect_whole, job
 from crashlab.trigger import Crash, Point, Victim
-from dataserver.run_spec import BatchSpec
+from dataserver.run_spec import BatchSpec, PackingPolicy
 
 MOST_CRASHES = 4
 EPOCHS = 2
@@ -48,7 +48,7 @@ def any_batch(chance: random.Random) -> BatchSpec:
         {
             budget: amount,
             "micro_batch_tokens": chance.randint(LONGEST_ROW, 64),
-            "policy": chance.choice(("balanced", "first_fit")),
+            "policy": chance.choice(list(PackingPolicy)),
             "alignment": alignment,
             "lookahead_steps": chance.choice((1, 1, 2, 3, 5)),
             "max_epochs": EPOCHS,

@@ -13,8 +13,11 @@ from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-START_S = 20.0
+START_S = 60.0
 SETTLE_S = 10.0
+
+# Pools of threads fill as they are used.
+POOL_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +74,13 @@ class VictimServer:
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         return sum(sample.value for sample in samples if sample.name == name)
 
-    def settled(self, before: Vitals, *, threads: int = 0, sockets: int = 0, memory_mib: int = 64) -> Vitals:
-        """The vitals once they are back to `before` plus the given slack; those after `SETTLE_S` when they are not."""
+    def settled(self, before: Vitals, *, sockets: int = 0, memory_mib: int = 64) -> Vitals:
+        """The vitals once they are about what they were `before`, or `SETTLE_S` later when they are not."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             now = self.vitals()
             calm = (
-                now.threads <= before.threads + threads
+                now.threads <= before.threads + POOL_THREADS
                 and now.sockets <= before.sockets + sockets
                 and now.streams == before.streams
                 and now.memory_mib <= before.memory_mib + memory_mib
