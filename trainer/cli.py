@@ -64,6 +64,8 @@ def _train(words: Sequence[str]) -> int:
     if foreign := [word for word in rest if not word.startswith("--") or "." not in word.partition("=")[0]]:
         parser.error(f"unknown: {' '.join(foreign)}; a field is set by --section.field=value")
     rank = os.environ.get("RANK", "0")
+    if rank == "0":
+        logging.getLogger("trainer").setLevel(logging.INFO)
     try:
         config = load_config(options.config, overrides)
     except DataServerError as error:

@@ -60,26 +60,26 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
     checkpoints = Checkpoints(
         config.checkpoint.dir, keep_last=config.checkpoint.keep_last, keep_every=config.checkpoint.keep_every
     )
-    start = told_by_first(world, lambda: _choose(config, feed, checkpoints, resume))
-    model, optimizer = build(config, world, start.checkpoint)
-    # The attempt begins when the model stands, so that its lease is not spent on loading weights.
-    attempt = told_by_first(world, lambda: _begin(config, world, feed, checkpoints, start, take_over=take_over))
-    stream = feed.open(attempt=attempt, world_rank=world.rank, dp_rank=world.rank, next_step=start.step + 1)
-    job = Job(
-        config=config,
-        world=world,
-        feed=feed,
-        checkpoints=checkpoints,
-        model=model,
-        optimizer=optimizer,
-        run_uid=start.run_uid,
-        attempt=attempt,
-    )
-    try:
-        with _metrics(config, world) as metrics:
+    with _metrics(config, world) as metrics:
+        start = told_by_first(world, lambda: _choose(config, feed, checkpoints, resume))
+        model, optimizer = build(config, world, start.checkpoint)
+        # The attempt begins when the model stands, so that its lease is not spent on loading weights.
+        attempt = told_by_first(world, lambda: _begin(config, world, feed, checkpoints, start, take_over=take_over))
+        stream = feed.open(attempt=attempt, world_rank=world.rank, dp_rank=world.rank, next_step=start.step + 1)
+        job = Job(
+            config=config,
+            world=world,
+            feed=feed,
+            checkpoints=checkpoints,
+            model=model,
+            optimizer=optimizer,
+            run_uid=start.run_uid,
+            attempt=attempt,
+        )
+        try:
             newest = job.run(stream, metrics)
-    finally:
-        stream.close()
+        finally:
+            stream.close()
     if newest is None and start.checkpoint is not None:
         newest = start.checkpoint.path
     if world.is_first and newest is not None and config.checkpoint.export_dir is not None:

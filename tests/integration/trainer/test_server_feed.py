@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trainerlab.jobs import RUN, MemoryFeed, job_config
+from trainerlab.jobs import RUN, MemoryFeed, job_config, tiny_model
 from trainerlab.ranks import on_ranks
 from trainerlab.serving import RecordingFeed, write_numbered_store
 
@@ -56,7 +56,8 @@ def losses(config: TrainerConfig) -> list[tuple[float, float]]:
 def test_fed_from_memory_and_from_the_server_the_loss_is_equal_to_the_bit_over_100_steps(
     tmp_path: Path, server: RunningServer
 ) -> None:
-    served, remembered = config_of(tmp_path / "served", 100), config_of(tmp_path / "remembered", 100)
+    thin = {"config": tiny_model() | {"num_hidden_layers": 1}}
+    served, remembered = (config_of(tmp_path / name, 100, model=thin) for name in ("served", "remembered"))
     on_ranks(2, train_both_ways, served, remembered, server.endpoint)
     assert len(losses(served)) == 100
     assert losses(served) == losses(remembered)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dataserver.wire.micro_batch import MicroBatch
+from trainer.attention import packed_attention
 from trainer.config import Attention, ModelConfig
 from trainer.errors import ModelError
 from trainer.model import build_model, full_weights, model_config, pack, predictor_logits
@@ -131,3 +132,14 @@ def test_only_positions_that_predict_a_target_get_logits() -> None:
     packed = pack(held, CPU)
     assert packed.predictors.tolist() == [1, 4, 7]
     assert packed.labels.tolist() == [2, 5, 8]
+
+
+@pytest.mark.gpu
+def test_the_variable_length_kernel_agrees_with_sample_by_sample() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, heads, 21, 16, device="cuda") for heads in (4, 2, 2))
+    where = {"scaling": 0.25, "cu_seq_lens_q": torch.tensor([0, 7, 12, 21], dtype=torch.int32, device="cuda")}
+    exact, _ = packed_attention(torch.nn.Identity(), query, key, value, None, max_length_q=9, **where)
+    halves = (tensor.bfloat16() for tensor in (query, key, value))
+    fast, _ = packed_attention(torch.nn.Identity(), *halves, None, max_length_q=9, **where)
+    torch.testing.assert_close(fast.float(), exact, rtol=2e-2, atol=2e-2)

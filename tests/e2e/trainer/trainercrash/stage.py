@@ -81,8 +81,12 @@ class Stage:
         command = [str(Path(sys.executable).with_name("dataserver")), "serve", str(self.directory / "server.toml")]
         with (self.directory / "server.log").open("ab") as log:
             self.server = subprocess.Popen(command, stdout=log, stderr=log)
-        with grpc.insecure_channel(self.endpoint) as channel:
-            grpc.channel_ready_future(channel).result(timeout=60)
+        try:
+            with grpc.insecure_channel(self.endpoint) as channel:
+                grpc.channel_ready_future(channel).result(timeout=60)
+        except grpc.FutureTimeoutError as error:
+            self.kill_server()
+            raise AssertionError((self.directory / "server.log").read_text()) from error
         return self.server.pid
 
     def kill_server(self) -> None:
