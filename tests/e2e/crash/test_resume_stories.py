@@ -83,5 +83,13 @@ def test_ranks_move_to_the_other_replica_when_theirs_is_killed(laboratory: Pool,
     assert laboratory.run("replica_killed", point=point) == []
 
 
+def test_a_run_that_ended_may_be_prolonged(laboratory: Pool):
+    assert laboratory.run("run_is_prolonged") == []
+
+
+def test_a_run_that_is_rewound_under_its_trainer_ends_it_and_goes_on_from_there(laboratory: Pool):
+    assert laboratory.run("run_is_rewound") == []
+
+
 def test_a_second_trainer_is_refused_until_it_takes_over_and_the_first_stays_fenced(laboratory: Pool):
     assert laboratory.run("two_trainers") == []

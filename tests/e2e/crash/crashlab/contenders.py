@@ -77,6 +77,30 @@ def contend(client: DataClient, spec: RunSpec) -> list[str]:
     return complaints
 
 
+def rewind(client: DataClient, spec: RunSpec) -> list[str]:
+    """Complaints about a run that a person moves back under a trainer."""
+    client.create_run(RUN, spec)
+    trainer = Contender(client, "first")
+    trainer.begin()
+    trainer.train(2)
+    trainer.save()
+    kept, kept_end = trainer.saved, trainer.saved_end
+    trainer.train(2)
+    trainer.save()
+    client.rewind_run(RUN, kept_end.step)
+    complaints = refused(StaleAttemptError, lambda: trainer.train(100))
+    complaints += refused(StaleAttemptError, trainer.save)
+    trainer.stream.close()
+    trainer.rows, trainer.saved_end = list(kept), kept_end
+    trainer.begin(after=trainer)
+    trainer.train(100)
+    trainer.save()
+    trainer.stream.close()
+    if sorted(trainer.saved) != sorted(2 * list(range(len(trainer.saved) // 2))):
+        complaints.append(f"the weights hold {sorted(trainer.saved)}")
+    return complaints
+
+
 def refused(expected: type[DataServerError], call: Callable[[], None]) -> list[str]:
     """Complaints unless `call` raises exactly `expected`."""
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crashlab.contenders import contend
+from crashlab.contenders import contend, rewind
 from crashlab.job import Job, LifeEnd
 from crashlab.rank import RUN, Life
 from crashlab.samples import write_rows
@@ -208,6 +208,23 @@ def replica_killed(directory: Path, *, point: str) -> list[str]:
     with job(directory, crash=crash, servers=2) as running:
         end = running.live(Life(world_size=4, holder="only"), restart_servers=False)
         return expect_crash(end, Victim.SERVER) + running.audit()
+
+
+@scenario
+def run_is_prolonged(directory: Path) -> list[str]:
+    """A run that ended after one epoch goes on for another with other ranks."""
+    with job(directory, batch=BATCH.model_copy(update={"max_epochs": 1})) as running:
+        first = running.live(Life(world_size=2, holder="first"))
+        complaints = expect_whole("the first life", first) + running.audit()
+        second = running.live(Life(world_size=3, holder="second", batch=BATCH))
+        return complaints + expect_whole("the second life", second) + running.audit()
+
+
+@scenario
+def run_is_rewound(directory: Path) -> list[str]:
+    """A person moves the run back while a trainer is at work."""
+    with job(directory) as running:
+        return running.ask(lambda client: rewind(client, running.place.spec))
 
 
 @scenario
