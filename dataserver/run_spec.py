@@ -36,10 +36,13 @@ class LongRows(StrEnum):
 
 
 class PackingPolicy(StrEnum):
-    """How samples are packed into micro-batches."""
+    """How samples are packed into micro-batches; `packing.pack` says what each does."""
 
     BALANCED = "balanced"
     FIRST_FIT = "first_fit"
+    COST_BALANCED = "cost_balanced"
+    SEQUENTIAL = "sequential"
+    NONE = "none"
 
 
 def check_run_name(name: str) -> str:
@@ -93,17 +96,25 @@ class BatchSpec(Spec):
     """How the order is cut into steps and packed into micro-batches."""
 
     step_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of one step: the largest prefix of whole samples that fits. This or `step_samples`."""
+    """Tokens of one step: the largest prefix of whole samples that fits. One of the three budgets is given."""
     step_samples: int | None = Field(default=None, ge=1)
-    """Samples of one step. This or `step_tokens`."""
+    """Samples of one step."""
+    step_rounds: int | None = Field(default=None, ge=1, le=4096)
+    """Rounds of one step, so that accumulation is constant: as many whole samples as `policy` packs into them.
+    Where a step ends then depends on the number of ranks; the world size may still change between steps."""
     micro_batch_tokens: int = Field(ge=2, le=MAX_MICRO_BATCH_TOKENS)
     """Capacity of a micro-batch in tokens, counting each sample's aligned footprint."""
     policy: PackingPolicy = PackingPolicy.BALANCED
     """How samples share micro-batches."""
     alignment: int = Field(default=1, ge=1, le=65536)
-    """Each sample's footprint is rounded up to a multiple of this many tokens."""
+    """Each sample's footprint is rounded up to a multiple of this many tokens: the tensor-parallel size, with
+    context parallelism twice the product of both sizes, with FP8 the least common multiple of that and 16 times the
+    context-parallel size."""
+    pad_to: int = Field(default=0, ge=0, le=MAX_MICRO_BATCH_TOKENS)
+    """Each micro-batch is padded to a multiple of this many positions, which divides `micro_batch_tokens`: fixed shapes
+    for compilers. `capacity`: to `micro_batch_tokens`. 0 or `none`: not padded."""
     lookahead_steps: int = Field(default=1, ge=1, le=1024)
-    """Steps that are packed together; 1 for no lookahead."""
+    """Steps that are packed together; 1 for no lookahead. Not with `step_rounds`."""
     max_steps: int | None = Field(default=None, ge=1)
     """The run ends after this many steps."""
     max_epochs: int | None = Field(default=None, ge=1)
@@ -113,10 +124,29 @@ class BatchSpec(Spec):
     cost_quadratic: int = Field(default=0, ge=0)
     """Relative cost of a squared token: attention, per sample."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _padding_in_words(cls, fields: object) -> object:
+        if isinstance(fields, dict) and isinstance(word := fields.get("pad_to"), str):
+            numbers = {"none": 0, "capacity": fields.get("micro_batch_tokens")}
+            return {**fields, "pad_to": numbers.get(word, word)}
+        return fields
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.step_tokens is None) == (self.step_samples is None):
-            raise ValueError("give exactly one of step_tokens and step_samples")
+        budgets = (self.step_tokens, self.step_samples, self.step_rounds)
+        if sum(budget is not None for budget in budgets) != 1:
+            raise ValueError("give exactly one of step_tokens, step_samples and step_rounds")
+        if self.step_rounds is not None and self.lookahead_steps > 1:
+            raise ValueError(
+                f"lookahead_steps = {self.lookahead_steps} with step_rounds: a window moves samples between its steps, "
+                "and then they no longer have the same number of rounds; use step_tokens with lookahead_steps"
+            )
+        if self.pad_to and (self.micro_batch_tokens % self.pad_to or self.pad_to % self.alignment):
+            raise ValueError(
+                f"pad_to = {self.pad_to} has to divide micro_batch_tokens = {self.micro_batch_tokens} and to be "
+                f"a multiple of alignment = {self.alignment}"
+            )
         if self.cost_linear == 0 and self.cost_quadratic == 0:
             raise ValueError("cost_linear and cost_quadratic are both 0: every plan would look balanced")
         return self

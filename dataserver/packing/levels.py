@@ -8,67 +8,63 @@ left is below the mean of the bins left, an even level is in reach and all of th
 
 from bisect import bisect_left
 
-from dataserver.packing.placement import Bins, Items, Rule, place
+import numpy as np
+from numpy.typing import NDArray
+
+from dataserver.packing.cheapest import place_cheapest
+from dataserver.packing.placement import Items
 
 
-def place_in_levels(items: Items, *, capacity: int, bins_allowed: int, dp_world_size: int) -> Bins:
-    """Place all items; opens more than `bins_allowed` bins only where this way of filling needs them."""
-    bins = Bins()
+def place_in_levels(items: Items, *, capacity: int, bins_allowed: int, dp_world_size: int) -> NDArray[np.int64]:
+    """The bin of each item, int64[n]; more than `bins_allowed` bins only where this way of filling needs them."""
+    bins = np.empty(len(items), dtype=np.int64)
     left = _Left(items)
-    while (bins_left := bins_allowed - len(bins)) > dp_world_size and left.costliest() * bins_left > left.cost:
+    opened = 0
+    while (bins_left := bins_allowed - opened) > dp_world_size and left.costliest() * bins_left > left.cost:
         level = left.costliest()
-        for _ in range(dp_world_size):
-            _fill(bins, left, bins.open(capacity), level)
-    rest = left.items()
-    if rest.index:
-        bins.extend(place(rest, capacity=capacity, rule=Rule.CHEAPEST, opened=min(bins_left, len(rest.index))))
+        for number in range(opened, opened + dp_world_size):
+            bins[left.fill(capacity, level)] = number
+        opened += dp_world_size
+    rest = np.array(left.positions(), dtype=np.int64)
+    if len(rest):
+        kept = Items(index=items.index[rest], size=items.size[rest], cost=items.cost[rest])
+        bins[rest] = opened + place_cheapest(kept, capacity=capacity, opened=min(bins_left, len(rest)))
     return bins
 
 
-def _fill(bins: Bins, left: "_Left", number: int, level: int) -> None:
-    """Put the longest samples that still fit into one bin, by its room and by the level."""
-    while (at := left.longest(bins.room[number], level - bins.cost[number])) is not None:
-        index, size, cost = left.take(at)
-        bins.room[number] -= size
-        bins.cost[number] += cost
-        bins.members[number].append(index)
-
-
 class _Left:
-    """The items that are not placed yet; they stay in descending order."""
+    """The items that are not placed yet, by their positions in descending order."""
 
     def __init__(self, items: Items) -> None:
-        self.cost = sum(items.cost)
-        self._items = items
-        self._ascending_size = [-size for size in items.size]
-        self._ascending_cost = [-cost for cost in items.cost]
+        self.cost = int(items.cost.sum())
+        self._size, self._cost = items.size.tolist(), items.cost.tolist()
+        self._ascending_size, self._ascending_cost = (-items.size).tolist(), (-items.cost).tolist()
         # Union-find: next_[i] leads to the first item at or after i that is left.
-        self._next = list(range(len(items.index) + 1))
+        self._next = list(range(len(items) + 1))
 
     def costliest(self) -> int:
         """Cost of the costliest item left; 0 when none is."""
         at = self._find(0)
-        return self._items.cost[at] if at < len(self._items.index) else 0
+        return self._cost[at] if at < len(self._cost) else 0
 
-    def longest(self, room: int, budget: int) -> int | None:
-        """Where the longest item stands that takes at most `room` and costs at most `budget`."""
-        at = self._find(max(bisect_left(self._ascending_size, -room), bisect_left(self._ascending_cost, -budget)))
-        return at if at < len(self._items.index) else None
+    def fill(self, room: int, budget: int) -> list[int]:
+        """Take the longest items that still fit into `room` and `budget`; returns their positions."""
+        taken = []
+        while (at := self._longest(room, budget)) < len(self._size):
+            self._next[at] = at + 1
+            room -= self._size[at]
+            budget -= self._cost[at]
+            taken.append(at)
+        self.cost -= sum(self._cost[at] for at in taken)
+        return taken
 
-    def take(self, at: int) -> tuple[int, int, int]:
-        """Index, size and cost of the item at `at`, which is left no longer."""
-        self._next[at] = at + 1
-        self.cost -= self._items.cost[at]
-        return self._items.index[at], self._items.size[at], self._items.cost[at]
-
-    def items(self) -> Items:
+    def positions(self) -> list[int]:
         """All that is left."""
-        kept = [at for at, following in enumerate(self._next[:-1]) if at == following]
-        return Items(
-            index=[self._items.index[at] for at in kept],
-            size=[self._items.size[at] for at in kept],
-            cost=[self._items.cost[at] for at in kept],
-        )
+        return [at for at, following in enumerate(self._next[:-1]) if at == following]
+
+    def _longest(self, room: int, budget: int) -> int:
+        """Where the longest item stands that takes at most `room` and costs at most `budget`; n for none."""
+        return self._find(max(bisect_left(self._ascending_size, -room), bisect_left(self._ascending_cost, -budget)))
 
     def _find(self, at: int) -> int:
         following = self._next

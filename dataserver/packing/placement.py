@@ -1,13 +1,17 @@
-"""Placing samples into bins, the longest first, in O(n log n).
+"""Placing samples into bins by how full these are, the longest first, in O(n log n).
 
-Three rules share one loop, because sizes only fall: a bin without room for the sample at hand
-*waits* until samples are small enough for it. So two heaps suffice: the open bins by what the
-rule prefers, and the waiting bins by their room.
+Sizes only fall, so a bin without room for the sample at hand *waits* until samples are small
+enough for it. Two heaps suffice: the open bins by what the rule prefers, and the waiting bins
+by their room. Samples of one size that follow one another go to a bin together: it stays the
+preferred one until it has no room for that size.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Rule(Enum):
@@ -15,78 +19,61 @@ class Rule(Enum):
 
     FIRST_FIT = "lowest number"
     BEST_FIT = "least room"
-    CHEAPEST = "least cost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items:
-    """Samples in descending length, ties in ascending index: index, footprint and cost of each.
+    """Samples in descending length, ties in ascending index: index, footprint and cost, int64[n] each."""
 
-    Python integers, because the quadratic costs of many long samples leave 64 bits.
-    """
-
-    index: list[int]
-    size: list[int]
-    cost: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Bins:
-    """Micro-batches in the making, column by column: number, room left, cost, sample indices."""
-
-    number: list[int] = field(default_factory=list)
-    room: list[int] = field(default_factory=list)
-    cost: list[int] = field(default_factory=list)
-    members: list[list[int]] = field(default_factory=list)
+    index: NDArray[np.int64]
+    size: NDArray[np.int64]
+    cost: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.number)
-
-    def open(self, capacity: int) -> int:
-        """Add an empty bin and return its number."""
-        number = len(self.number)
-        self.number.append(number)
-        self.room.append(capacity)
-        self.cost.append(0)
-        self.members.append([])
-        return number
-
-    def extend(self, others: "Bins") -> None:
-        """Take over the bins of `others`, numbered on."""
-        self.number.extend(range(len(self), len(self) + len(others)))
-        self.room.extend(others.room)
-        self.cost.extend(others.cost)
-        self.members.extend(others.members)
+        return len(self.index)
 
 
-def place(items: Items, *, capacity: int, rule: Rule, opened: int) -> Bins:
-    """Place all items (at least one, none above `capacity`).
-
-    `opened` empty bins stand ready at the start; another is opened when none has room.
-    """
-    bins = Bins()
-    for _ in range(opened):
-        bins.open(capacity)
-    preference = {Rule.FIRST_FIT: bins.number, Rule.BEST_FIT: bins.room, Rule.CHEAPEST: bins.cost}[rule]
-    room, cost, members = bins.room, bins.cost, bins.members
-    active = [(preference[number], number) for number in bins.number]
-    heapify(active)
+def place(items: Items, *, capacity: int, rule: Rule) -> NDArray[np.int64]:
+    """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open."""
+    begins = np.flatnonzero(np.diff(items.size, prepend=-1))
+    counts = np.diff(begins, append=len(items))
+    smallest = int(items.size[-1])
+    by_number = rule is Rule.FIRST_FIT
+    room: list[int] = []
+    active: list[tuple[int, int]] = []  # (what the rule prefers, number)
     waiting: list[tuple[int, int]] = []  # (-room, number)
-    smallest = items.size[-1]
-    for index, size, price in zip(items.index, items.size, items.cost, strict=True):
+    numbers: list[int] = []
+    amounts: list[int] = []
+    for size, count in zip(items.size[begins].tolist(), counts.tolist(), strict=True):
         while waiting and -waiting[0][0] >= size:
-            number = heappop(waiting)[1]
-            heappush(active, (preference[number], number))
-        while active and room[active[0][1]] < size:
-            number = heappop(active)[1]
-            if room[number] >= smallest:  # else nothing will ever fit
-                heappush(waiting, (-room[number], number))
-        if not active:
-            number = bins.open(capacity)
-            active.append((preference[number], number))
-        number = active[0][1]
-        room[number] -= size
-        cost[number] += price
-        members[number].append(index)
-        heapreplace(active, (preference[number], number))
+            left, number = heappop(waiting)
+            heappush(active, (number if by_number else -left, number))
+        missing = count
+        while missing:
+            while active and room[active[0][1]] < size:
+                number = heappop(active)[1]
+                if room[number] >= smallest:  # else nothing will ever fit
+                    heappush(waiting, (-room[number], number))
+            if not active:
+                active.append((len(room) if by_number else capacity, len(room)))
+                room.append(capacity)
+            number = active[0][1]
+            taken = min(missing, room[number] // size)
+            missing -= taken
+            room[number] -= taken * size
+            numbers.append(number)
+            amounts.append(taken)
+            heapreplace(active, (number if by_number else room[number], number))
+    return np.repeat(np.array(numbers, dtype=np.int64), amounts)
+
+
+def place_in_order(sizes: NDArray[np.int64], *, capacity: int) -> NDArray[np.int64]:
+    """Next-fit: the bin of each sample, int64[n]; one that does not fit the last bin opens the next."""
+    ends = np.cumsum(sizes)
+    bins = np.empty(len(sizes), dtype=np.int64)
+    number = start = used = 0
+    while start < len(sizes):
+        stop = int(np.searchsorted(ends, used + capacity, side="right"))
+        bins[start:stop] = number
+        number, start, used = number + 1, stop, int(ends[stop - 1])
     return bins

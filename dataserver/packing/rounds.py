@@ -10,32 +10,57 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.packing.placement import Bins
+from dataserver.packing.placement import Items
+
+EVEN = 1024
+"""What is within this part of the best possible is not worth more work."""
 
 Rounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """`numbers[j][r]`: the bin that rank r gets in round j; None for an empty one added to fill the round.
+    """Items in bins, and bins in rounds.
 
-    `duration`: the sum over rounds of the highest cost.
+    `bins`: int64[n], the bin of each item. `numbers`: int64[J, R], the bin that rank r gets in
+    round j; bins beyond those in `bins` are empty. `cost`: int64[J * R], the cost of each bin.
     """
 
-    bins: Bins
-    numbers: list[list[int | None]]
-    duration: int
+    bins: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    cost: NDArray[np.int64]
+
+    @property
+    def table(self) -> NDArray[np.int64]:
+        """Cost of the bin of rank r in round j, int64[J, R]."""
+        return self.cost[self.numbers]
+
+    @property
+    def duration(self) -> int:
+        """The sum over rounds of the highest cost."""
+        return int(self.table.max(axis=1).sum())
+
+    @property
+    def is_even(self) -> bool:
+        """Whether it lasts hardly longer than any arrangement of the same samples must."""
+        ranks = self.numbers.shape[1]
+        mean = int(self.cost.sum()) // ranks
+        return bool((self.duration - mean) * EVEN <= mean)
 
 
-def in_bin_order(bins: Bins, *, rounds: int, dp_world_size: int) -> Arrangement:
+def in_bin_order(items: Items, bins: NDArray[np.int64], *, rounds: int, dp_world_size: int) -> Arrangement:
     """Bins in the order of their numbers, round by round, rank by rank."""
-    return _arrange(bins, list(bins.number), rounds, dp_world_size)
+    count = rounds * dp_world_size
+    cost = np.zeros(count, dtype=np.int64)
+    np.add.at(cost, bins, items.cost)
+    return Arrangement(bins=bins, numbers=np.arange(count).reshape(rounds, dp_world_size), cost=cost)
 
 
-def by_cost(bins: Bins, *, rounds: int, dp_world_size: int) -> Arrangement:
+def by_cost(items: Items, bins: NDArray[np.int64], *, rounds: int, dp_world_size: int) -> Arrangement:
     """The costliest bins first; ties by bin number."""
-    order = sorted(bins.number, key=lambda number: (-bins.cost[number], number))
-    return _arrange(bins, order, rounds, dp_world_size)
+    given = in_bin_order(items, bins, rounds=rounds, dp_world_size=dp_world_size)
+    order = np.argsort(-given.cost, kind="stable")
+    return Arrangement(bins=bins, numbers=order.reshape(rounds, dp_world_size), cost=given.cost)
 
 
 def even_out_ranks(arrangement: Arrangement) -> Arrangement:
@@ -43,34 +68,26 @@ def even_out_ranks(arrangement: Arrangement) -> Arrangement:
 
     The rounds keep their bins, so `duration` stays; what is evened out is each rank's sum.
     """
-    sums = [0] * len(arrangement.numbers[0])
-    numbers: list[list[int | None]] = []
-    for group in arrangement.numbers:
-        ranks = sorted(range(len(sums)), key=lambda rank: (sums[rank], rank))
-        handed: list[int | None] = [None] * len(sums)
-        costliest_first = sorted(group, key=lambda number: (-_cost(arrangement.bins, number), number is None, number))
-        for rank, number in zip(ranks, costliest_first, strict=True):
-            handed[rank] = number
-            sums[rank] += _cost(arrangement.bins, number)
-        numbers.append(handed)
-    return Arrangement(bins=arrangement.bins, numbers=numbers, duration=arrangement.duration)
+    sums = np.zeros(arrangement.numbers.shape[1], dtype=np.int64)
+    numbers = np.empty_like(arrangement.numbers)
+    for handed, group in zip(numbers, arrangement.numbers, strict=True):
+        ranks = np.argsort(sums, kind="stable")
+        costliest_first = group[np.lexsort((group, -arrangement.cost[group]))]
+        handed[ranks] = costliest_first
+        sums[ranks] += arrangement.cost[costliest_first]
+    return Arrangement(bins=arrangement.bins, numbers=numbers, cost=arrangement.cost)
 
 
-def index_arrays(arrangement: Arrangement) -> Rounds:
+def index_arrays(items: Items, arrangement: Arrangement) -> Rounds:
     """The members of each bin as int64[k], ascending."""
-    empty = np.empty(0, dtype=np.int64)
-    members = [np.array(sorted(bin_members), dtype=np.int64) for bin_members in arrangement.bins.members]
-    return tuple(
-        tuple(empty if number is None else members[number] for number in group) for group in arrangement.numbers
-    )
+    bins = np.empty(len(items), dtype=np.int64)
+    bins[items.index] = arrangement.bins
+    return rounds_of(bins, arrangement.numbers)
 
 
-def _arrange(bins: Bins, order: list[int], rounds: int, dp_world_size: int) -> Arrangement:
-    filled: list[int | None] = [*order, *[None] * (rounds * dp_world_size - len(order))]
-    numbers = [filled[at : at + dp_world_size] for at in range(0, len(filled), dp_world_size)]
-    duration = sum(max(_cost(bins, number) for number in group) for group in numbers)
-    return Arrangement(bins=bins, numbers=numbers, duration=duration)
-
-
-def _cost(bins: Bins, number: int | None) -> int:
-    return 0 if number is None else bins.cost[number]
+def rounds_of(bins: NDArray[np.int64], numbers: NDArray[np.int64]) -> Rounds:
+    """The samples of each bin of `numbers` (int64[J, R]), where sample i is in bin `bins[i]`; ascending."""
+    order = np.argsort(bins, kind="stable")
+    stops = np.cumsum(np.bincount(bins, minlength=numbers.size)).tolist()
+    members = [order[start:stop] for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
+    return tuple(tuple(members[number] for number in group) for group in numbers.tolist())

@@ -1,14 +1,16 @@
 """The cut: which samples make a step.
 
 The order is one sequence over epochs. A step takes whole samples from the cursor on: the
-largest prefix within `step_tokens`, or `step_samples` of them. Lengths are read ahead in chunks
-about as large as what is still needed, so a cut costs the same at any depth of the order.
+largest prefix within `step_tokens`, `step_samples` of them, or what packs into `step_rounds`.
+Lengths are read ahead in chunks about as large as what is still needed, so a cut costs the same
+at any depth of the order.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidSpecError
+from dataserver.packing.pack import bins_needed, footprints_of
 from dataserver.planning.plan import SampleTable
 from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import SampleOrder, Samples
@@ -77,8 +79,10 @@ class Stretch:
         return min(count, (self._max_epochs - self._epoch) * self._order.epoch_size - self._position)
 
 
-def cut_step(stretch: Stretch, start: int, batch: BatchSpec) -> int:
+def cut_step(stretch: Stretch, start: int, batch: BatchSpec, dp_world_size: int) -> int:
     """Where the step that begins at sample `start` of `stretch` stops: `start` when nothing is left.
+
+    The number of ranks counts with `step_rounds` only.
 
     Raises `InvalidSpecError` when the first sample alone exceeds `step_tokens`.
     """
@@ -86,7 +90,9 @@ def cut_step(stretch: Stretch, start: int, batch: BatchSpec) -> int:
         return _cut_tokens(stretch, start, batch.step_tokens)
     if batch.step_samples is not None:
         return _cut_samples(stretch, start, batch.step_samples)
-    raise InvalidSpecError("the batch spec has neither step_tokens nor step_samples: give one of them")
+    if batch.step_rounds is not None:
+        return _cut_rounds(stretch, start, batch, batch.step_rounds * dp_world_size)
+    raise InvalidSpecError("the batch spec has no step_tokens, step_samples or step_rounds: give one of them")
 
 
 def moved(epoch: int, position: int, count: int, order: SampleOrder) -> tuple[int, int]:
@@ -114,6 +120,39 @@ def _cut_tokens(stretch: Stretch, start: int, budget: int) -> int:
             f"a sample of {int(sums[0])} tokens exceeds step_tokens = {budget}: raise step_tokens or lower max_length"
         )
     return start + fitting
+
+
+def _cut_rounds(stretch: Stretch, start: int, batch: BatchSpec, bins: int) -> int:
+    """Where samples stop to pack into `bins`: they do up to there, and with one sample more they do not.
+
+    Packing is no monotonic function of the samples, so there can be several such places. Halving
+    finds the same one everywhere; it begins between half of what the bins hold and all of it.
+    """
+    room = bins * batch.micro_batch_tokens
+    footprints = _full_bins(stretch, start, batch, room)
+    fitting, count = 0, len(footprints) + 1
+    probe = int(np.searchsorted(np.cumsum(footprints), room // 2)) or 1
+    while count - fitting > 1:
+        needed = bins_needed(footprints[:probe], capacity=batch.micro_batch_tokens, policy=batch.policy)
+        if needed <= bins:
+            fitting = probe
+        else:
+            count = probe
+        probe = (fitting + count) // 2
+    return start + fitting
+
+
+def _full_bins(stretch: Stretch, start: int, batch: BatchSpec, room: int) -> NDArray[np.int64]:
+    """Footprints of the samples from `start` on, int64[n], as many as take at most `room` together."""
+    while True:
+        footprints = footprints_of(
+            stretch.lengths[start:], capacity=batch.micro_batch_tokens, alignment=batch.alignment
+        )
+        sums = np.cumsum(footprints)
+        fitting = int(np.searchsorted(sums, room, side="right"))
+        if fitting < len(sums) or stretch.exhausted:
+            return footprints[:fitting]
+        stretch.read(_guess(room, int(sums[-1]) if fitting else 0, fitting))
 
 
 def _guess(budget: int, tokens: int, samples: int) -> int:

@@ -6,64 +6,101 @@ of the window's lengths and of what the cursor carries (`Window`), so every serv
 resume at another number of ranks, finds the same one.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.cursor import Deal
-from dataserver.packing.pack import CostModel, pack
+from dataserver.packing.pack import CostModel, Rounds, pack
 from dataserver.run_spec import PackingPolicy
 
-# A step may be off its share of tokens by the longest sample, as without lookahead, or by this
-# part of the share.
-_TOLERANCE = 16
+# A step may be off its share of tokens by this part of the share.
+_TOLERANCE = 20
+
+# By how much, as a part of the mean bin, bins may exceed it where full ones leave steps uneven: less and less.
+_SLACKS = (16, 64, 256)
 
 
-def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> NDArray[np.int64]:
-    """The step, 0..steps-1, of each sample of a window, as int64[n]; n >= steps.
+@dataclass(frozen=True, slots=True)
+class DealtSamples:
+    """`steps`: the step, 0..W-1, of each sample, int64[n].
 
-    No step is empty, and each has its share `sum(lengths) / steps` of the tokens, give or take
-    the longest sample or a sixteenth of the share.
+    `rounds`: for each step the rounds that it was dealt, as indices into the window; empty where
+    single samples were dealt.
     """
+
+    steps: NDArray[np.int64]
+    rounds: tuple[Rounds, ...] = ()
+
+
+def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamples:
+    """Deal the samples of a window, of `lengths` (int64[n], n >= steps), out to its steps.
+
+    No step is empty, and each has its share `sum(lengths) / steps` of the tokens, give or take a
+    twentieth of it; where the samples are too long for that, give or take the longest.
+    """
+    near = None
     if len(lengths) >= deal.dp_world_size * steps:
-        dealt = _deal_rounds(lengths, steps, deal)
-        if _is_fair(lengths, dealt, steps):
-            return dealt
-    return _deal_samples(lengths, steps)
+        for dealt in _deals_of_rounds(lengths, steps, deal):
+            error = _share_error(lengths, dealt.steps, steps)
+            if error * _TOLERANCE <= lengths.sum():
+                return dealt
+            if near is None and error <= int(lengths.max()) * steps:
+                near = dealt
+    return near or DealtSamples(_deal_samples(lengths, steps))
 
 
-def _deal_rounds(lengths: NDArray[np.int64], steps: int, deal: Deal) -> NDArray[np.int64]:
-    """Deal whole rounds: the one with the most tokens to the step with the fewest that lacks rounds."""
-    rounds = pack(
+def _deals_of_rounds(lengths: NDArray[np.int64], steps: int, deal: Deal) -> Iterator[DealtSamples]:
+    """Deals of as few rounds as there can be: first of bins as full as they get, then of evenly full ones."""
+    packed = _packed(lengths, steps, deal, deal.micro_batch_tokens)
+    yield _deal_rounds(lengths, steps, packed)
+    footprints = -(-lengths // deal.alignment) * deal.alignment
+    mean = -(-int(footprints.sum()) // (len(packed) * deal.dp_world_size))
+    for slack in _SLACKS:
+        capacity = max(mean + mean // slack, int(footprints.max()))
+        if capacity < deal.micro_batch_tokens:
+            evenly = _packed(lengths, steps, deal, capacity)
+            if len(evenly) == len(packed):
+                yield _deal_rounds(lengths, steps, evenly)
+
+
+def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, capacity: int) -> Rounds:
+    return pack(
         lengths,
         dp_world_size=deal.dp_world_size,
-        capacity=deal.micro_batch_tokens,
+        capacity=capacity,
         alignment=deal.alignment,
         policy=PackingPolicy(deal.policy),
         cost=CostModel(deal.cost_linear, deal.cost_quadratic),
         round_multiple=steps,
     )
+
+
+def _deal_rounds(lengths: NDArray[np.int64], steps: int, rounds: Rounds) -> DealtSamples:
+    """Deal whole rounds: the one with the most tokens to the step with the fewest that lacks rounds."""
     members = [np.concatenate(group) for group in rounds]
     tokens = [int(lengths[group].sum()) for group in members]
-    sums, counts = [0] * steps, [0] * steps
+    sums = [0] * steps
+    of_steps: list[list[int]] = [[] for _ in range(steps)]
     dealt = np.empty(len(lengths), dtype=np.int64)
     for number in sorted(range(len(rounds)), key=lambda number: (-tokens[number], number)):
-        lacking = (step for step in range(steps) if counts[step] < len(rounds) // steps)
+        lacking = (step for step in range(steps) if len(of_steps[step]) < len(rounds) // steps)
         step = min(lacking, key=lambda step: (sums[step], step))
         dealt[members[number]] = step
         sums[step] += tokens[number]
-        counts[step] += 1
-    return dealt
+        of_steps[step].append(number)
+    return DealtSamples(dealt, tuple(tuple(rounds[number] for number in numbers) for numbers in of_steps))
 
 
-def _is_fair(lengths: NDArray[np.int64], dealt: NDArray[np.int64], steps: int) -> bool:
-    """Whether every step has a sample and its share of tokens, within the tolerance; in whole numbers."""
+def _share_error(lengths: NDArray[np.int64], dealt: NDArray[np.int64], steps: int) -> int:
+    """By how much the tokens of a step miss their share at most, times `steps`; all of them where one is empty."""
     tokens = np.zeros(steps, dtype=np.int64)
     np.add.at(tokens, dealt, lengths)
     total = int(lengths.sum())
-    allowed = max(int(lengths.max()) * steps, total // _TOLERANCE)
-    return int(tokens.min()) > 0 and all(abs(step_tokens * steps - total) <= allowed for step_tokens in tokens.tolist())
+    return total * steps if tokens.min() == 0 else int(np.abs(tokens * steps - total).max())
 
 
 def _deal_samples(lengths: NDArray[np.int64], steps: int) -> NDArray[np.int64]:

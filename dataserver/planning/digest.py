@@ -2,7 +2,7 @@
 
 BLAKE2b of 16 bytes over these parts in turn; all integers little-endian:
 
-    int64    planner version, step, ranks R, capacity, alignment, last (0 or 1), target count
+    int64    planner version, step, ranks R, capacity, alignment, pad_to, last (0 or 1), target count
     int64    byte length of begin, then begin as canonical JSON (UTF-8); the same for end
     int64    number of samples n
     int32[n] source of each sample       int64[n] row of each sample       int64[n] length of each sample
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dataserver.cursor import Cursor
 from dataserver.packing.rounds import Rounds
 from dataserver.planning.fingerprint import PLANNER_VERSION
+from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import Samples
 
 
@@ -30,16 +31,16 @@ def plan_digest(
     lengths: NDArray[np.int64],
     rounds: Rounds,
     target_count: int,
-    capacity: int,
-    alignment: int,
+    batch: BatchSpec,
     last: bool,
 ) -> str:
     """32 hex digits over everything that reaches a rank."""
     bins = [members for group in rounds for members in group]
     ranks = len(rounds[0])
+    shape = (batch.micro_batch_tokens, batch.alignment, batch.pad_to)
     digest = hashlib.blake2b(digest_size=16, person=b"ds plan")
     for part in (
-        _integers(PLANNER_VERSION, end.step, ranks, capacity, alignment, int(last), target_count),
+        _integers(PLANNER_VERSION, end.step, ranks, *shape, int(last), target_count),
         _text(begin.to_json()),
         _text(end.to_json()),
         _integers(len(samples)),

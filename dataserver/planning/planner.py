@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.figures import packing_figures
-from dataserver.packing.pack import CostModel, pack
+from dataserver.packing.pack import CostModel, Rounds, pack
 from dataserver.planning.check import MAX_DP_WORLD_SIZE, check_cursor
 from dataserver.planning.cut import Stretch, cut_step, moved
-from dataserver.planning.deal import deal_window
+from dataserver.planning.deal import DealtSamples, deal_window
 from dataserver.planning.digest import plan_digest
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan, SampleTable
@@ -30,11 +30,15 @@ _WINDOWS_REMEMBERED = 4
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The samples of a step in stream order, their lengths, and the cursor that follows."""
+    """The samples of a step in stream order, their lengths, and the cursor that follows.
+
+    `dealt`: rounds that these samples had when a window was dealt for the same ranks and batch spec.
+    """
 
     samples: Samples
     lengths: NDArray[np.int64]
     end: Cursor
+    dealt: Rounds = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,14 @@ class _DealtWindow:
 
     samples: Samples
     lengths: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    deal: DealtSamples
+
+    def step(self, number: int, end: Cursor, *, with_rounds: bool) -> _Step:
+        members = np.flatnonzero(self.deal.steps == number)
+        dealt: Rounds = ()
+        if with_rounds and self.deal.rounds:
+            dealt = tuple(tuple(np.searchsorted(members, bin_) for bin_ in group) for group in self.deal.rounds[number])
+        return _Step(self.samples.take(members), self.lengths[members], end, dealt)
 
 
 class Planner:
@@ -95,27 +106,31 @@ class Planner:
 
     def _next_step(self, cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> _Step:
         if cursor.window is not None:
-            return self._window_step(cursor, cursor.window)
+            return self._window_step(cursor, cursor.window, _deal_inputs(batch, dp_world_size))
         stretch = Stretch(
             self._order, self._table, epoch=cursor.epoch, position=cursor.position, max_epochs=batch.max_epochs
         )
-        stops = _cut_window(stretch, batch, steps_left=_steps_left(cursor, batch))
+        stops = _cut_window(stretch, batch, dp_world_size, steps_left=_steps_left(cursor, batch))
         if len(stops) > 1:
-            window = Window(steps=len(stops), steps_done=0, samples=stops[-1], deal=_deal_inputs(batch, dp_world_size))
-            return self._window_step(cursor, window)
+            inputs = _deal_inputs(batch, dp_world_size)
+            return self._window_step(
+                cursor, Window(steps=len(stops), steps_done=0, samples=stops[-1], deal=inputs), inputs
+            )
         samples, lengths = stretch.first(stops[0])
         return _Step(samples, lengths, self._moved(cursor, stops[0]))
 
-    def _window_step(self, cursor: Cursor, window: Window) -> _Step:
-        """Step `window.steps_done` of a window that begins at the cursor's position."""
+    def _window_step(self, cursor: Cursor, window: Window, inputs: Deal) -> _Step:
+        """Step `window.steps_done` of a window that begins at the cursor's position.
+
+        Packed by other `inputs` than the window was dealt by, it keeps its samples but not their rounds.
+        """
         dealt = self._dealt_window(cursor.epoch, cursor.position, window.steps, window.samples, window.deal)
-        members = np.flatnonzero(dealt.steps == window.steps_done)
         done = window.steps_done + 1
         if done == window.steps:
             end = self._moved(cursor, window.samples)
         else:
             end = replace(cursor, step=cursor.step + 1, window=replace(window, steps_done=done))
-        return _Step(dealt.samples.take(members), dealt.lengths[members], end)
+        return dealt.step(window.steps_done, end, with_rounds=inputs == window.deal)
 
     def _deal_window(self, epoch: int, position: int, steps: int, count: int, deal: Deal) -> _DealtWindow:
         stretch = Stretch(self._order, self._table, epoch=epoch, position=position, max_epochs=None)
@@ -135,6 +150,8 @@ class Planner:
             alignment=batch.alignment,
             policy=batch.policy,
             cost=cost,
+            round_multiple=batch.step_rounds or 1,
+            known=step.dealt,
         )
         target_count = int(self._table.targets(step.samples).sum())
         last = step.end.step == batch.max_steps or (step.end.window is None and _epochs_done(step.end, batch))
@@ -145,8 +162,7 @@ class Planner:
             lengths=step.lengths,
             rounds=rounds,
             target_count=target_count,
-            capacity=batch.micro_batch_tokens,
-            alignment=batch.alignment,
+            batch=batch,
             last=last,
         )
         return Plan(
@@ -176,12 +192,12 @@ def _steps_left(cursor: Cursor, batch: BatchSpec) -> int:
     return min(batch.lookahead_steps, batch.max_steps - cursor.step)
 
 
-def _cut_window(stretch: Stretch, batch: BatchSpec, steps_left: int) -> list[int]:
+def _cut_window(stretch: Stretch, batch: BatchSpec, dp_world_size: int, steps_left: int) -> list[int]:
     """Where up to `steps_left` steps stop; at least one, and none of them empty."""
     stops: list[int] = []
     while len(stops) < steps_left:
         start = stops[-1] if stops else 0
-        stop = cut_step(stretch, start, batch)
+        stop = cut_step(stretch, start, batch, dp_world_size)
         if stop == start:
             break
         stops.append(stop)

@@ -218,6 +218,7 @@ class StreamSession:
             round_index=round_index,
             dp_rank=opening.dp_rank,
             alignment=live.attempt.batch.alignment,
+            pad_to=live.attempt.batch.pad_to,
             sync_weights=sealed.seal.sync_weights,
         )
 

@@ -88,7 +88,7 @@ class StepBegun(_message.Message):
     def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ...) -> None: ...
 
 class MicroBatch(_message.Message):
-    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "tokens")
+    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "padding", "tokens")
     STEP_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SYNC_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class MicroBatch(_message.Message):
     TARGET_COUNT_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     step: int
     round: int
@@ -108,8 +109,9 @@ class MicroBatch(_message.Message):
     target_count: int
     checksum: int
     loss_mask: bytes
+    padding: int
     tokens: bytes
-    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., target_count: _Optional[int] = ..., checksum: _Optional[int] = ..., loss_mask: _Optional[bytes] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., target_count: _Optional[int] = ..., checksum: _Optional[int] = ..., loss_mask: _Optional[bytes] = ..., padding: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
 
 class EndOfRun(_message.Message):
     __slots__ = ("end", "reason")

@@ -25,6 +25,9 @@ class PackingPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PACKING_POLICY_UNSPECIFIED: _ClassVar[PackingPolicy]
     PACKING_POLICY_BALANCED: _ClassVar[PackingPolicy]
     PACKING_POLICY_FIRST_FIT: _ClassVar[PackingPolicy]
+    PACKING_POLICY_COST_BALANCED: _ClassVar[PackingPolicy]
+    PACKING_POLICY_SEQUENTIAL: _ClassVar[PackingPolicy]
+    PACKING_POLICY_NONE: _ClassVar[PackingPolicy]
 SHUFFLE_UNSPECIFIED: Shuffle
 SHUFFLE_SEQUENTIAL: Shuffle
 SHUFFLE_FULL: Shuffle
@@ -35,6 +38,9 @@ LONG_ROWS_REFUSE: LongRows
 PACKING_POLICY_UNSPECIFIED: PackingPolicy
 PACKING_POLICY_BALANCED: PackingPolicy
 PACKING_POLICY_FIRST_FIT: PackingPolicy
+PACKING_POLICY_COST_BALANCED: PackingPolicy
+PACKING_POLICY_SEQUENTIAL: PackingPolicy
+PACKING_POLICY_NONE: PackingPolicy
 
 class RunSpec(_message.Message):
     __slots__ = ("order", "batch", "vocab_size")
@@ -67,9 +73,10 @@ class Source(_message.Message):
     def __init__(self, store: _Optional[str] = ...) -> None: ...
 
 class BatchSpec(_message.Message):
-    __slots__ = ("step_tokens", "step_samples", "micro_batch_tokens", "policy", "alignment", "lookahead_steps", "max_steps", "max_epochs", "cost_linear", "cost_quadratic")
+    __slots__ = ("step_tokens", "step_samples", "step_rounds", "micro_batch_tokens", "policy", "alignment", "lookahead_steps", "max_steps", "max_epochs", "cost_linear", "cost_quadratic", "pad_to")
     STEP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STEP_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    STEP_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     MICRO_BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
@@ -78,8 +85,10 @@ class BatchSpec(_message.Message):
     MAX_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     COST_LINEAR_FIELD_NUMBER: _ClassVar[int]
     COST_QUADRATIC_FIELD_NUMBER: _ClassVar[int]
+    PAD_TO_FIELD_NUMBER: _ClassVar[int]
     step_tokens: int
     step_samples: int
+    step_rounds: int
     micro_batch_tokens: int
     policy: PackingPolicy
     alignment: int
@@ -88,4 +97,5 @@ class BatchSpec(_message.Message):
     max_epochs: int
     cost_linear: int
     cost_quadratic: int
-    def __init__(self, step_tokens: _Optional[int] = ..., step_samples: _Optional[int] = ..., micro_batch_tokens: _Optional[int] = ..., policy: _Optional[_Union[PackingPolicy, str]] = ..., alignment: _Optional[int] = ..., lookahead_steps: _Optional[int] = ..., max_steps: _Optional[int] = ..., max_epochs: _Optional[int] = ..., cost_linear: _Optional[int] = ..., cost_quadratic: _Optional[int] = ...) -> None: ...
+    pad_to: int
+    def __init__(self, step_tokens: _Optional[int] = ..., step_samples: _Optional[int] = ..., step_rounds: _Optional[int] = ..., micro_batch_tokens: _Optional[int] = ..., policy: _Optional[_Union[PackingPolicy, str]] = ..., alignment: _Optional[int] = ..., lookahead_steps: _Optional[int] = ..., max_steps: _Optional[int] = ..., max_epochs: _Optional[int] = ..., cost_linear: _Optional[int] = ..., cost_quadratic: _Optional[int] = ..., pad_to: _Optional[int] = ...) -> None: ...

@@ -37,7 +37,7 @@ class GetStoreResponse(_message.Message):
     def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
 
 class Store(_message.Message):
-    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram")
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class Store(_message.Message):
     KEPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     LENGTH_HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     fingerprint: str
     format: str
@@ -77,7 +78,8 @@ class Store(_message.Message):
     kept_tokens: int
     cut_tokens: int
     length_histogram: _containers.RepeatedCompositeFieldContainer[LengthBucket]
-    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ...) -> None: ...
+    links: _containers.RepeatedCompositeFieldContainer[Link]
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type")
@@ -106,6 +108,14 @@ class IgnoredPath(_message.Message):
     path: str
     reason: str
     def __init__(self, path: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Link(_message.Message):
+    __slots__ = ("path", "target")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    target: str
+    def __init__(self, path: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class LengthBucket(_message.Message):
     __slots__ = ("begin", "end", "rows")

@@ -29,6 +29,9 @@ _LONG_ROWS = {
 _POLICIES = {
     PackingPolicy.BALANCED: run_spec_pb2.PACKING_POLICY_BALANCED,
     PackingPolicy.FIRST_FIT: run_spec_pb2.PACKING_POLICY_FIRST_FIT,
+    PackingPolicy.COST_BALANCED: run_spec_pb2.PACKING_POLICY_COST_BALANCED,
+    PackingPolicy.SEQUENTIAL: run_spec_pb2.PACKING_POLICY_SEQUENTIAL,
+    PackingPolicy.NONE: run_spec_pb2.PACKING_POLICY_NONE,
 }
 
 
@@ -152,9 +155,11 @@ def batch_spec_to_proto(batch: BatchSpec) -> run_spec_pb2.BatchSpec:
     return run_spec_pb2.BatchSpec(
         step_tokens=batch.step_tokens,
         step_samples=batch.step_samples,
+        step_rounds=batch.step_rounds,
         micro_batch_tokens=batch.micro_batch_tokens,
         policy=_POLICIES[batch.policy],
         alignment=batch.alignment,
+        pad_to=batch.pad_to,
         lookahead_steps=batch.lookahead_steps,
         max_steps=batch.max_steps or 0,
         max_epochs=batch.max_epochs or 0,
@@ -168,9 +173,11 @@ def batch_spec_from_proto(message: run_spec_pb2.BatchSpec) -> BatchSpec:
     fields = {
         "step_tokens": message.step_tokens if message.HasField("step_tokens") else None,
         "step_samples": message.step_samples if message.HasField("step_samples") else None,
+        "step_rounds": message.step_rounds if message.HasField("step_rounds") else None,
         "micro_batch_tokens": message.micro_batch_tokens,
         "policy": _named(_POLICIES, message.policy, "policy"),
         "alignment": message.alignment,
+        "pad_to": message.pad_to,
         "lookahead_steps": message.lookahead_steps,
         "max_steps": message.max_steps or None,
         "max_epochs": message.max_epochs or None,

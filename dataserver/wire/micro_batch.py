@@ -4,7 +4,8 @@ Protobuf's Python runtime copies the token bytes once to build the message and o
 serialise it, and once to read it. So the two large fields are written and read by hand here,
 as exactly the bytes that any protobuf implementation would write:
 
-    response tag | length | small fields (by protobuf) | loss_mask tag, length, bits | tokens tag, length, bytes
+    response tag | length | small fields (by protobuf) | loss_mask tag, length, bits | padding |
+        tokens tag, length, bytes
 
 Encoding: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -40,6 +41,9 @@ class MicroBatch:
     its length hold token 0 and no target. n = 0 is a micro-batch without weight: the rank still
     takes part in the round.
 
+    `padding` positions follow the last sub-sequence and belong to it, likewise with token 0 and no
+    target; where n = 0 they are one sub-sequence of their own.
+
     `lengths`: int64[n], tokens without padding. `tokens`: uint16[m] or uint32[m], read-only.
     `loss_mask`: bool[m], read-only, true where the token itself is a target, as the store has it.
     `target_count`: targets that have a predecessor in their sub-sequence.
@@ -51,13 +55,17 @@ class MicroBatch:
     alignment: int
     lengths: NDArray[np.int64]
     target_count: int
+    padding: int = 0
     tokens: NDArray[np.uint16] | NDArray[np.uint32]
     loss_mask: NDArray[np.bool_]
 
     @property
     def footprints(self) -> NDArray[np.int64]:
-        """Positions that each sub-sequence occupies, int64[n]."""
-        return footprints(self.lengths, self.alignment)
+        """Positions that each sub-sequence occupies, the last one's with `padding`: int64[n], or int64[1] for n = 0."""
+        occupied = footprints(self.lengths, self.alignment)
+        if not self.padding:
+            return occupied
+        return np.append(occupied[:-1], occupied[-1:].sum() + self.padding)
 
     @property
     def cu_seqlens(self) -> NDArray[np.int32]:
@@ -104,11 +112,13 @@ def encode_micro_batch(
 ) -> bytes:
     """Write a whole `StreamMicroBatchesResponse`.
 
-    `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1.
+    `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. Positions
+    of those beyond the sub-sequences' are padding.
     """
     token_bytes = np.ascontiguousarray(tokens, dtype=_TOKEN_TYPES[tokens.itemsize]).data.cast("B")
     mask_bytes = np.packbits(loss_mask, bitorder="little").tobytes()
-    starts = np.cumsum(footprints(lengths, alignment)) - footprints(lengths, alignment)
+    occupied = footprints(lengths, alignment)
+    starts = np.cumsum(occupied) - occupied
     message = batch_service_pb2.MicroBatch(
         step=step,
         round=round_index,
@@ -118,11 +128,13 @@ def encode_micro_batch(
         lengths=lengths.tolist(),
         target_count=int(np.count_nonzero(loss_mask)) - int(np.count_nonzero(loss_mask[starts])),
     )
-    message.checksum = _checksum(message, mask_bytes, token_bytes)
+    # Protobuf writes fields by number, so this one stands between the two large ones.
+    padding = batch_service_pb2.MicroBatch(padding=len(tokens) - int(occupied.sum()))
+    message.checksum = _checksum(message, padding.padding, mask_bytes, token_bytes)
     parts: list[Payload] = [message.SerializeToString()]
-    for tag, payload in ((_LOSS_MASK, mask_bytes), (_TOKENS, token_bytes)):
-        if len(payload):
-            parts += [_varint(tag), _varint(len(payload)), payload]
+    parts += _field(_LOSS_MASK, mask_bytes)
+    parts += [padding.SerializeToString()]
+    parts += _field(_TOKENS, token_bytes)
     length = sum(map(len, parts))
     return b"".join([_varint(_RESPONSE_MICRO_BATCH), _varint(length), *parts])
 
@@ -135,7 +147,7 @@ def decode_micro_batch(data: bytes) -> MicroBatch:
     try:
         _, begin = _read_varint(data, 1)
         return _decode(memoryview(data)[begin:])
-    except (DecodeError, IndexError) as error:
+    except (DecodeError, IndexError, OverflowError) as error:
         raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batch") from error
 
 
@@ -155,14 +167,14 @@ def _decode(data: memoryview) -> MicroBatch:
             small += field
     message = batch_service_pb2.MicroBatch.FromString(bytes(small))
     where = f"step {message.step}, round {message.round}"
-    if message.checksum != _checksum(message, mask_bytes, token_bytes):
+    if message.checksum != _checksum(message, message.padding, mask_bytes, token_bytes):
         raise ChecksumMismatchError(f"{where}: the micro-batch arrived damaged", step=message.step, round=message.round)
     if message.token_bytes not in _TOKEN_TYPES or message.alignment < 1:
         raise ChecksumMismatchError(
             f"{where}: impossible token_bytes {message.token_bytes} or alignment {message.alignment}"
         )
     lengths = np.array(message.lengths, dtype=np.int64)
-    positions = int(footprints(lengths, message.alignment).sum())
+    positions = int(footprints(lengths, message.alignment).sum()) + message.padding
     if len(token_bytes) != positions * message.token_bytes or len(mask_bytes) != -(-positions // 8):
         raise ChecksumMismatchError(
             f"{where}: {positions} positions but {len(token_bytes)} token bytes and {len(mask_bytes)} mask bytes"
@@ -177,14 +189,19 @@ def _decode(data: memoryview) -> MicroBatch:
         alignment=message.alignment,
         lengths=lengths,
         target_count=message.target_count,
+        padding=message.padding,
         tokens=np.frombuffer(token_bytes, dtype=_TOKEN_TYPES[message.token_bytes]),
         loss_mask=loss_mask,
     )
 
 
-def _checksum(message: batch_service_pb2.MicroBatch, mask_bytes: Payload, token_bytes: Payload) -> int:
+def _field(tag: int, payload: Payload) -> list[Payload]:
+    return [_varint(tag), _varint(len(payload)), payload] if len(payload) else []
+
+
+def _checksum(message: batch_service_pb2.MicroBatch, padding: int, mask_bytes: Payload, token_bytes: Payload) -> int:
     numbers = (message.round, message.sync_weights, message.token_bytes, message.alignment, message.target_count)
-    digest = xxhash.xxh3_64(np.array([message.step, *numbers], dtype="<u8").tobytes())
+    digest = xxhash.xxh3_64(np.array([message.step, *numbers, padding], dtype="<u8").tobytes())
     digest.update(np.array(message.lengths, dtype="<u4").tobytes())
     digest.update(mask_bytes)
     digest.update(token_bytes)

@@ -1,5 +1,7 @@
 """A planned micro-batch holds exactly the rows that the plan names, in its order, on every rank."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from dataserver.run_spec import BatchSpec, LongRows, Shuffle
 from dataserver.sampling.order import SampleOrder
 from dataserver.stores import open_store
 from dataserver.testing import write_store
+from dataserver.wire.micro_batch import NO_TARGET
 from dataserver.wire.responses import decode_response
 
 MAX_LENGTH = 24
@@ -56,7 +59,13 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
         for round_index in range(len(plan.rounds)):
             for dp_rank in range(dp_world_size):
                 data = encode_planned(
-                    plan, table, round_index=round_index, dp_rank=dp_rank, alignment=alignment, sync_weights=False
+                    plan,
+                    table,
+                    round_index=round_index,
+                    dp_rank=dp_rank,
+                    alignment=alignment,
+                    pad_to=0,
+                    sync_weights=False,
                 )
                 micro_batch = decode_response(data)
                 assert (micro_batch.step, micro_batch.round) == (plan.step, round_index)
@@ -85,7 +94,7 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
     plan = planner.plan(planner.initial_cursor(), BatchSpec(step_samples=1, micro_batch_tokens=64), 4)
     lengths = []
     for dp_rank in range(4):
-        data = encode_planned(plan, table, round_index=0, dp_rank=dp_rank, alignment=1, sync_weights=True)
+        data = encode_planned(plan, table, round_index=0, dp_rank=dp_rank, alignment=1, pad_to=0, sync_weights=True)
         micro_batch = decode_response(data)
         assert micro_batch.sync_weights
         lengths.append(len(micro_batch.lengths))
@@ -94,3 +103,25 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
             assert len(micro_batch.tokens) == 0
             assert micro_batch.cu_seqlens.tolist() == [0]
     assert sorted(lengths) == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("pad_to", [16, 64])
+def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_to):
+    stores, _ = sources
+    table = table_of(stores)
+    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    batch = BatchSpec(step_samples=9, micro_batch_tokens=64, alignment=8, pad_to=pad_to)
+    plan = planner.plan(planner.initial_cursor(), batch, 16)
+    for group, dp_rank in itertools.product(range(len(plan.rounds)), range(16)):
+        place = {"round_index": group, "dp_rank": dp_rank, "alignment": 8, "sync_weights": False}
+        padded = decode_response(encode_planned(plan, table, pad_to=pad_to, **place))
+        plain = decode_response(encode_planned(plan, table, pad_to=0, **place))
+        assert len(padded.tokens) % pad_to == 0
+        assert 0 < len(padded.tokens) <= 64
+        assert padded.padding == len(padded.tokens) - len(plain.tokens)
+        assert padded.target_count == plain.target_count
+        assert np.array_equal(padded.lengths, plain.lengths)
+        assert np.array_equal(padded.labels[: len(plain.tokens)], plain.labels)
+        assert (padded.labels[len(plain.tokens) :] == NO_TARGET).all()
+        assert padded.cu_seqlens[-1] == len(padded.tokens)
+        assert len(padded.cu_seqlens) == max(2, len(plain.cu_seqlens))

@@ -43,25 +43,27 @@ def windows(draw):
 @given(window=windows())
 def test_every_step_has_samples_and_its_share_of_tokens(window):
     lengths, steps, deal = window
-    dealt = deal_window(lengths, steps, deal)
+    dealt = deal_window(lengths, steps, deal).steps
     assert (dealt.dtype, dealt.shape) == (np.int64, lengths.shape)
     assert set(dealt.tolist()) == set(range(steps))
     tokens = np.bincount(dealt, weights=lengths, minlength=steps)
     share = lengths.sum() / steps
-    assert np.abs(tokens - share).max() <= max(lengths.max(), share / 16) + 1e-6
+    assert np.abs(tokens - share).max() <= max(lengths.max(), share / 20) + 1e-6
 
 
 @given(window=windows())
 def test_a_deal_is_a_pure_function_of_its_inputs(window):
     lengths, steps, deal = window
-    assert np.array_equal(deal_window(lengths, steps, deal), deal_window(lengths.copy(), steps, replace(deal)))
+    assert np.array_equal(
+        deal_window(lengths, steps, deal).steps, deal_window(lengths.copy(), steps, replace(deal)).steps
+    )
 
 
 def test_every_step_gets_as_many_rounds():
     """By tokens alone the step with 115 would get one round and the other three."""
     lengths = np.array([94, 115, 15, 2, 2])
     deal = replace(DEAL, dp_world_size=1, alignment=64, policy="first_fit")
-    dealt = deal_window(lengths, 2, deal)
+    dealt = deal_window(lengths, 2, deal).steps
     counts = [
         len(
             pack(
@@ -79,12 +81,12 @@ def test_every_step_gets_as_many_rounds():
 
 
 def test_as_many_samples_as_steps_give_one_to_each():
-    assert sorted(deal_window(np.array([60, 2, 2, 2]), 4, DEAL).tolist()) == [0, 1, 2, 3]
+    assert sorted(deal_window(np.array([60, 2, 2, 2]), 4, DEAL).steps.tolist()) == [0, 1, 2, 3]
 
 
 def test_a_huge_number_of_ranks_makes_no_huge_number_of_bins():
     deal = replace(DEAL, dp_world_size=65_536)
-    assert set(deal_window(np.full(2000, 9), 1000, deal).tolist()) == set(range(1000))
+    assert set(deal_window(np.full(2000, 9), 1000, deal).steps.tolist()) == set(range(1000))
 
 
 @pytest.mark.parametrize("steps", [4, 8])
@@ -104,5 +106,5 @@ def test_a_window_hides_long_samples_behind_one_another(steps):
 
     in_stream_order = np.searchsorted(np.cumsum(lengths), np.arange(1, steps) * lengths.sum() / steps)
     plain = inflation(np.searchsorted(in_stream_order, np.arange(len(lengths)), side="right"))
-    dealt = inflation(deal_window(lengths, steps, deal))
+    dealt = inflation(deal_window(lengths, steps, deal).steps)
     assert dealt - 1 < 0.6 * (plain - 1)

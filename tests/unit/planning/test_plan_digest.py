@@ -18,6 +18,10 @@ def indices(*values):
     return np.array(values, dtype=np.int64)
 
 
+def batch(**more):
+    return BatchSpec(**{"step_samples": 1, "micro_batch_tokens": 64, "alignment": 8} | more)
+
+
 BASE = {
     "begin": Cursor(order_fingerprint="order"),
     "end": Cursor(order_fingerprint="order", step=1, position=3),
@@ -25,8 +29,7 @@ BASE = {
     "lengths": indices(10, 20, 30),
     "rounds": ((indices(0), indices(1)), (indices(2), indices())),
     "target_count": 40,
-    "capacity": 64,
-    "alignment": 8,
+    "batch": batch(),
     "last": False,
 }
 
@@ -44,8 +47,9 @@ BASE = {
         {"rounds": ((indices(0, 1), indices()), (indices(2), indices()))},
         {"rounds": ((indices(0), indices(1), indices(2), indices()),)},
         {"target_count": 41},
-        {"capacity": 65},
-        {"alignment": 4},
+        {"batch": batch(micro_batch_tokens=65)},
+        {"batch": batch(alignment=4)},
+        {"batch": batch(pad_to=32)},
         {"last": True},
     ],
 )
@@ -67,7 +71,7 @@ def test_the_layout_is_the_documented_one():
         return struct.pack("<q", len(data)) + data
 
     parts = [
-        struct.pack("<7q", PLANNER_VERSION, 1, 2, 64, 8, 0, 40),
+        struct.pack("<8q", PLANNER_VERSION, 1, 2, 64, 8, 0, 0, 40),
         text(BASE["begin"]),
         text(BASE["end"]),
         struct.pack("<q", 3),
@@ -83,8 +87,8 @@ def test_the_layout_is_the_documented_one():
 
 
 def test_plans_carry_the_digest_of_what_they_hold(drive, hashed_table):
-    batch = BatchSpec(step_tokens=5000, micro_batch_tokens=1024, alignment=8, max_steps=1)
-    plan = drive(hashed_table(200)).step(batch, 3)
+    spec = BatchSpec(step_tokens=5000, micro_batch_tokens=1024, alignment=8, max_steps=1)
+    plan = drive(hashed_table(200)).step(spec, 3)
     assert plan.last
     assert plan.digest == plan_digest(
         begin=plan.begin,
@@ -93,7 +97,6 @@ def test_plans_carry_the_digest_of_what_they_hold(drive, hashed_table):
         lengths=plan.lengths,
         rounds=plan.rounds,
         target_count=len(plan.samples),
-        capacity=1024,
-        alignment=8,
+        batch=spec,
         last=True,
     )

@@ -56,7 +56,7 @@ def test_both_step_budgets_survive():
 
 
 def test_an_empty_batch_spec_names_each_missing_field():
-    with pytest.raises(InvalidSpecError, match="policy: 0 is none of balanced, first_fit"):
+    with pytest.raises(InvalidSpecError, match="policy: 0 is none of balanced, first_fit, cost_balanced, sequential, none"):
         batch_spec_from_proto(run_spec_pb2.BatchSpec())
     with pytest.raises(InvalidSpecError, match=r"micro_batch_tokens.*alignment.*lookahead_steps"):
         batch_spec_from_proto(run_spec_pb2.BatchSpec(policy=run_spec_pb2.PACKING_POLICY_BALANCED))

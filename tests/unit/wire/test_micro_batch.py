@@ -19,19 +19,20 @@ from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_respon
 
 @st.composite
 def packed(draw):
-    """Draw (samples, alignment, dtype); a sample is (token ids, mask)."""
+    """Draw (samples, alignment, dtype, positions of padding); a sample is (token ids, mask)."""
     dtype = draw(st.sampled_from([np.uint16, np.uint32]))
     token = st.integers(0, int(np.iinfo(dtype).max))
     pairs = st.lists(st.tuples(token, st.integers(0, 1)), min_size=1, max_size=9)
-    return draw(st.lists(pairs, max_size=6)), draw(st.sampled_from([1, 2, 8])), dtype
+    return draw(st.lists(pairs, max_size=6)), draw(st.sampled_from([1, 2, 8])), dtype, draw(st.integers(0, 9))
 
 
-def laid_out(samples, alignment, dtype):
+def laid_out(samples, alignment, dtype, behind=0):
     tokens, mask = [], []
     for sample in samples:
         padding = -len(sample) % alignment
         tokens += [token for token, _ in sample] + [0] * padding
         mask += [bit for _, bit in sample] + [0] * padding
+    tokens, mask = tokens + [0] * behind, mask + [0] * behind
     return (
         np.array([len(sample) for sample in samples], dtype=np.int64),
         np.array(tokens, dtype=dtype),
@@ -43,8 +44,8 @@ def same(one, other):
     return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(MicroBatch))
 
 
-def encoded(samples, alignment, dtype, *, step=3, round_index=1, sync_weights=False):
-    lengths, tokens, mask = laid_out(samples, alignment, dtype)
+def encoded(samples, alignment, dtype, behind=0, *, step=3, round_index=1, sync_weights=False):
+    lengths, tokens, mask = laid_out(samples, alignment, dtype, behind)
     return encode_micro_batch(
         step=step,
         round_index=round_index,
@@ -58,22 +59,22 @@ def encoded(samples, alignment, dtype, *, step=3, round_index=1, sync_weights=Fa
 
 @given(packed(), st.booleans(), st.integers(1, 2**40), st.integers(0, 300))
 def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, round_index):
-    samples, alignment, dtype = batch
-    data = encoded(samples, alignment, dtype, step=step, round_index=round_index, sync_weights=sync_weights)
+    _, alignment, _, behind = batch
+    data = encoded(*batch, step=step, round_index=round_index, sync_weights=sync_weights)
     message = pb.StreamMicroBatchesResponse.FromString(data)
     assert message.SerializeToString(deterministic=True) == data
     body = message.micro_batch
     assert (body.step, body.round, body.sync_weights) == (step, round_index, sync_weights)
-    numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count)
-    covered = struct.pack(f"<6Q{len(body.lengths)}I", *numbers, *body.lengths) + body.loss_mask + body.tokens
+    numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count, behind)
+    covered = struct.pack(f"<7Q{len(body.lengths)}I", *numbers, *body.lengths) + body.loss_mask + body.tokens
     assert body.checksum == xxhash.xxh3_64(covered).intdigest()
 
 
 @given(packed())
 def test_what_is_decoded_is_what_was_encoded(batch):
-    samples, alignment, dtype = batch
-    lengths, tokens, mask = laid_out(samples, alignment, dtype)
-    decoded = decode_response(encoded(samples, alignment, dtype))
+    lengths, tokens, mask = laid_out(*batch)
+    dtype = batch[2]
+    decoded = decode_response(encoded(*batch))
     assert isinstance(decoded, MicroBatch)
     np.testing.assert_array_equal(decoded.lengths, lengths)
     np.testing.assert_array_equal(decoded.tokens, tokens)
@@ -85,16 +86,19 @@ def test_what_is_decoded_is_what_was_encoded(batch):
 
 @given(packed())
 def test_labels_and_positions_follow_a_reference_that_walks_token_by_token(batch):
-    samples, alignment, dtype = batch
+    samples, alignment, _, behind = batch
     labels, positions, starts = [], [], [0]
-    for sample in samples:
-        footprint = len(sample) + -len(sample) % alignment
+    footprints = [len(sample) + -len(sample) % alignment for sample in samples]
+    if behind:  # it belongs to the last sub-sequence, and is one by itself where there is none
+        samples, footprints = samples or [[]], footprints or [0]
+        footprints[-1] += behind
+    for sample, footprint in zip(samples, footprints, strict=True):
         padded = sample + [(0, 0)] * (footprint - len(sample))
         following = [*padded[1:], (0, 0)]
         labels += [token if bit else NO_TARGET for token, bit in following]
         positions += range(footprint)
         starts.append(starts[-1] + footprint)
-    decoded = decode_response(encoded(samples, alignment, dtype))
+    decoded = decode_response(encoded(*batch))
     assert decoded.labels.tolist() == labels
     assert decoded.positions.tolist() == positions
     assert decoded.cu_seqlens.tolist() == starts
