@@ -69,7 +69,7 @@ class Supervisor:
             tempfile.TemporaryDirectory(prefix="dataserver-metrics-", ignore_cleanup_errors=True) as self._metrics_dir,
             contextlib.closing(self._metrics_endpoint()) as endpoint,
         ):
-            await asyncio.to_thread(self._admit)
+            await self._admit_or_end()
             if self._config.metrics_listen:
                 host, _ = split_address(self._config.metrics_listen)
                 self._say(f"metrics on http://{join_address(host, endpoint.start())}/metrics")
@@ -168,6 +168,17 @@ class Supervisor:
         for process in self._processes.values():
             if process.returncode is None:
                 process.kill()
+
+    async def _admit_or_end(self) -> None:
+        admitting = asyncio.ensure_future(asyncio.to_thread(self._admit))
+        ending = asyncio.ensure_future(self._ending.wait())
+        events: list[asyncio.Future[Any]] = [admitting, ending]
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        if not admitting.done():
+            # Admission runs in a thread that nothing can interrupt; it leaves no half-written file behind.
+            os._exit(0)
+        ending.cancel()
+        admitting.result()
 
     def _admit(self) -> None:
         """Admit once, so that the workers open indexes that are there."""
