@@ -88,12 +88,13 @@ class Supervisor:
         try:
             events: list[asyncio.Future[Any]] = [ready, ending, *keepers]
             await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                self._say(f"listening on {config.listen} with {config.workers} workers")
+                events = [ending, *keepers]
+                await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
             for keeper in keepers:
                 if keeper.done():
                     keeper.result()
-            if ready.done():
-                self._say(f"listening on {config.listen} with {config.workers} workers")
-                await ending
         finally:
             ready.cancel()
             ending.cancel()
@@ -109,22 +110,29 @@ class Supervisor:
         pause_s = FIRST_PAUSE_S
         while not self._ending.is_set():
             begun = time.monotonic()
-            process = await self._spawn(index, config)
-            try:
-                status = await self._watch(index, process)
-            finally:
-                mark_process_dead(process.pid, self._metrics_dir)  # type: ignore[no-untyped-call]
+            end = await self._run_once(index, config)
             if self._ending.is_set():
                 return
             if not self._ready[index].is_set():
-                raise UnavailableError(f"worker {index} ended with status {status} before it served; its log says why")
+                raise UnavailableError(f"worker {index} {end} before it served; its log says why")
             self._deaths.inc()
             pause_s = FIRST_PAUSE_S if time.monotonic() - begun > HEALTHY_S else pause_s
-            log.error("worker %d (pid %d) died with status %d; starting it again in %.1f s",
-                      index, process.pid, status, pause_s)  # fmt: skip
+            log.error("worker %d %s; starting it again in %.1f s", index, end, pause_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _run_once(self, index: int, config: ServerConfig) -> str:
+        """Start worker `index` and wait for its end; say in words how it ended."""
+        try:
+            process = await self._spawn(index, config)
+        except OSError as error:
+            return f"could not be started ({error})"
+        try:
+            status = await self._watch(index, process)
+        finally:
+            mark_process_dead(process.pid, self._metrics_dir)  # type: ignore[no-untyped-call]
+        return f"(pid {process.pid}) died with status {status}"
 
     async def _spawn(self, index: int, config: ServerConfig) -> Process:
         process = await asyncio.create_subprocess_exec(
@@ -194,10 +202,13 @@ class Supervisor:
 def reserve_address(listen: str) -> socket.socket:
     """A socket that holds the address without listening on it; workers share it by SO_REUSEPORT.
 
-    Raises `InvalidConfigError` when somebody else has it.
+    Raises `InvalidConfigError` when somebody else has it, or nobody knows the host.
     """
     host, port = split_address(listen)
-    family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, _, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise InvalidConfigError(f"cannot listen on {listen}: {error.strerror}") from error
     held = socket.socket(family, socket.SOCK_STREAM)
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
