@@ -14,7 +14,7 @@ from typing import Self
 import psutil
 
 POLL_S = 0.05
-LINES_OF_LOG = 15
+LINES_OF_LOG = 40
 
 # A tiny model gains nothing from threads that share its work, and on a busy machine they wait for one another.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}

@@ -18,6 +18,7 @@ SERVER = """\
 listen = {endpoint}
 metrics_listen = ""
 ledger = {ledger}
+index_dir = {indexes}
 stores.{store_name}.path = {store}
 """
 
@@ -71,6 +72,7 @@ def write_settings(folder: Folder, endpoint: str, vocabulary: int) -> tuple[Path
         SERVER.format(
             endpoint=quoted(endpoint),
             ledger=quoted(f"sqlite:///{folder.root / 'ledger.db'}"),
+            indexes=quoted(folder.root / "indexes"),
             store_name=STORE,
             store=quoted(folder.store),
         )
