@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.cheapest import place_cheapest
 from dataserver.packing.cost import CostModel
+from dataserver.packing.full import place_equally_full
 from dataserver.packing.levels import place_in_levels
 from dataserver.packing.placement import Items, Rule, place, place_in_order
 from dataserver.packing.rank_sums import by_rank_sums, split_costliest
@@ -27,6 +28,9 @@ from dataserver.run_spec import PackingPolicy
 __all__ = ["CostModel", "Rounds", "bins_needed", "pack"]
 
 Bins = NDArray[np.int64]
+
+# Of all placements the best ones are refined, because that takes as long as several placements.
+_REFINED = 2
 
 
 def pack(
@@ -39,6 +43,7 @@ def pack(
     cost: CostModel,
     round_multiple: int = 1,
     known: Rounds = (),
+    equally_full: bool = False,
 ) -> Rounds:
     """Pack samples of `lengths` (int64[n], n >= 1, in tokens) into rounds of `dp_world_size` bins.
 
@@ -48,6 +53,7 @@ def pack(
 
     `balanced`: never more rounds than `first_fit`, and never a longer sum over rounds of the
     costliest bin than `first_fit` or `cost_balanced`. `known` is a packing that it may use if that is the best.
+    With `equally_full` it gives up the second promise for bins of about as many tokens each.
     `cost_balanced`: bins of equal cost, then ranks of equal sums.
     `first_fit`: first-fit-decreasing, bins in the order in which they were opened.
     `sequential`: next-fit. `none`: one sample a bin. Both in the order of the samples.
@@ -67,7 +73,8 @@ def pack(
     items = Items(index=order, size=footprints[order], cost=cost.scaled(lengths)[order])
     given = _bins_of(known)[order] if known else None
     packing = _Packing(items, capacity, dp_world_size, dp_world_size * round_multiple, given)
-    return index_arrays(items, packing.arranged(policy))
+    arrangement = packing.equally_full() if equally_full and policy is PackingPolicy.BALANCED else None
+    return index_arrays(items, arrangement or packing.arranged(policy))
 
 
 def footprints_of(lengths: NDArray[np.int64], *, capacity: int, alignment: int) -> NDArray[np.int64]:
@@ -91,6 +98,11 @@ def bins_needed(footprints: NDArray[np.int64], *, capacity: int, policy: Packing
     items = Items(index=descending, size=descending, cost=descending)
     rules = (Rule.FIRST_FIT, Rule.BEST_FIT) if policy is PackingPolicy.BALANCED else (Rule.FIRST_FIT,)
     return min(int(place(items, capacity=capacity, rule=rule).max()) + 1 for rule in rules)
+
+
+def _merit(arrangement: Arrangement) -> tuple[int, int]:
+    """Fewer rounds first, then the shorter one."""
+    return len(arrangement.numbers), arrangement.duration
 
 
 def _bins_of(rounds: Rounds) -> Bins:
@@ -123,6 +135,13 @@ class _Packing:
             return self._by_rank_sums(self._even_bins(first_fit))
         return self._balanced(first_fit)
 
+    def equally_full(self) -> Arrangement | None:
+        """Bins with about as many tokens each; None where that takes more rounds than they must be."""
+        bins = place_equally_full(self.items, capacity=self.capacity, bins_allowed=self.forced)
+        if bins.max() >= self.forced:
+            return None
+        return even_out_ranks(refine(self.items, self._by_cost(bins), capacity=self.capacity))
+
     @property
     def forced(self) -> int:
         """Bins that the footprints take however they are packed."""
@@ -136,17 +155,20 @@ class _Packing:
         if len(first.numbers) == self.forced // self.dp_world_size and first.is_even and first.duration <= limit:
             return even_out_ranks(first)
         limit = min(limit, self._by_rank_sums(even).duration)
-        found = [self._refined(bins) for bins in (even, first_fit, *self._other_bins(self._count(first_fit)))]
-        allowed = [arrangement for arrangement in found if arrangement.duration <= limit]
-        return even_out_ranks(min(allowed, key=lambda arrangement: (len(arrangement.numbers), arrangement.duration)))
+        found = [self._by_cost(bins) for bins in (even, first_fit, *self._other_bins(self._count(first_fit)))]
+        found.sort(key=_merit)
+        found += [refine(self.items, arrangement, capacity=self.capacity) for arrangement in found[:_REFINED]]
+        return even_out_ranks(min((each for each in found if each.duration <= limit), key=_merit))
 
     def _other_bins(self, most: int) -> Iterator[Bins]:
         """Placements beside those of the baselines, into at most `most` bins."""
         if self.known is not None and self._count(self.known) <= most:
             yield self.known
+        equally_full = place_equally_full(self.items, capacity=self.capacity, bins_allowed=self.forced)
         best_fit = place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT)
-        if self._count(best_fit) <= most:
-            yield best_fit
+        for bins in (equally_full, best_fit):
+            if self._count(bins) <= most:
+                yield bins
         for bins_allowed in sorted({self.forced, most}):
             if self.items.cost[0] * bins_allowed <= self.items.cost.sum():
                 continue
@@ -167,9 +189,6 @@ class _Packing:
 
     def _by_cost(self, bins: Bins) -> Arrangement:
         return by_cost(self.items, bins, rounds=self._rounds(bins), dp_world_size=self.dp_world_size)
-
-    def _refined(self, bins: Bins) -> Arrangement:
-        return refine(self.items, self._by_cost(bins), capacity=self.capacity)
 
     def _in_order(self, bins: Bins) -> Arrangement:
         return in_bin_order(self.items, bins, rounds=self._rounds(bins), dp_world_size=self.dp_world_size)

@@ -33,14 +33,18 @@ class Items:
         return len(self.index)
 
 
-def place(items: Items, *, capacity: int, rule: Rule) -> NDArray[np.int64]:
-    """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open."""
+def place(items: Items, *, capacity: int, rule: Rule, opened: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open.
+
+    `opened`: the room of each bin that stands ready at the start; none by default.
+    """
     begins = np.flatnonzero(np.diff(items.size, prepend=-1))
     counts = np.diff(begins, append=len(items))
     smallest = int(items.size[-1])
     by_number = rule is Rule.FIRST_FIT
-    room: list[int] = []
-    active: list[tuple[int, int]] = []  # (what the rule prefers, number)
+    room: list[int] = [] if opened is None else opened.tolist()
+    # (what the rule prefers, number)
+    active = sorted((number if by_number else left, number) for number, left in enumerate(room))
     waiting: list[tuple[int, int]] = []  # (-room, number)
     numbers: list[int] = []
     amounts: list[int] = []

@@ -1,9 +1,13 @@
 """Evening out the bins of each round by exchanging samples between two of them.
 
 In every round the costliest bin is paired with the cheapest, the second with the second to
-last, and so on; each pair exchanges the two samples that bring its costs closest together, or
-moves one. Both bins end between their former costs, so no round gets longer; and no bin gets
-over its capacity. All pairs of all rounds are looked at at once.
+last, and so on, and where that helps no more, each with another one. Each pair exchanges what
+brings its costs closest together: one or two samples of the costlier bin for none, one or some
+shorter ones of the other. Long samples cost more a
+token than short ones, so this works also between two full bins. Both bins end between their
+former costs, so no round gets longer; and no bin gets over its capacity.
+
+All pairs of all rounds are looked at at once.
 """
 
 from dataclasses import dataclass
@@ -14,42 +18,66 @@ from numpy.typing import NDArray
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import EVEN, Arrangement
 
-# Of each bin so many samples are tried, evenly spread over its lengths.
-_TRIED = 20
-_SWEEPS = 40
-# Bound on the numbers that one sweep compares, so that memory and time are bounded.
-_COMPARED = 2**17
+# What a bin may give: so many neighbours in its descending order of lengths, from so many evenly spread places on.
+_OUT_LENGTHS, _OUT_PLACES = (1, 2), 16
+_BACK_LENGTHS, _BACK_PLACES = (1, 2, 3, 5, 8, 13), 12
+_COMPARED_A_PAIR = (len(_OUT_LENGTHS) * _OUT_PLACES + 1) * (len(_BACK_LENGTHS) * _BACK_PLACES + 1)
+
+# Bounds on the comparisons of one sweep, for memory, and of all, for time.
+_COMPARED_A_SWEEP = 2**18
+_COMPARED = 2**20
+
+# So many other partners are tried where the first ones help no more.
+_SHIFTS = 4
 
 
-def refine(items: Items, arrangement: Arrangement, *, capacity: int, compared: int = 16 * _COMPARED) -> Arrangement:
+def refine(items: Items, arrangement: Arrangement, *, capacity: int, compared: int = _COMPARED) -> Arrangement:
     """The same bins in the same rounds with samples exchanged within rounds; never a longer duration.
 
-    `compared` bounds the pairs of samples that are looked at, whatever the size of the step.
+    `compared` bounds the exchanges that are weighed, whatever the size of the step.
     """
     room = np.full(len(arrangement.cost), capacity, dtype=np.int64)
     np.subtract.at(room, arrangement.bins, items.size)
     state = _State(items, arrangement.bins.copy(), arrangement.cost.copy(), room)
-    for _ in range(_SWEEPS):
-        high, low = _pairs(state.cost[arrangement.numbers], arrangement.numbers)
-        high, low = high[: _COMPARED // (_TRIED + 1) ** 2], low[: _COMPARED // (_TRIED + 1) ** 2]
-        compared -= len(high) * (_TRIED + 1) ** 2
-        if not len(high) or compared < 0 or not state.exchange(high, low):
+    shift = 0
+    while shift < _SHIFTS:
+        high, low = _pairs(state.cost[arrangement.numbers], arrangement.numbers, shift)
+        compared -= len(high) * _COMPARED_A_PAIR
+        if not len(high) or compared < 0:
             break
+        shift = 0 if state.exchange(high, low) else shift + 1
     return Arrangement(bins=state.bins, numbers=arrangement.numbers, cost=state.cost)
 
 
-def _pairs(table: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bins to exchange from and to, the pairs with the widest gap in their round first."""
+def _pairs(
+    table: NDArray[np.int64], numbers: NDArray[np.int64], shift: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bins to exchange from and to, those first that are farthest above the mean of their round."""
     order = np.argsort(-table, axis=1, kind="stable")
     half = table.shape[1] // 2
     ranked, costs = np.take_along_axis(numbers, order, axis=1), np.take_along_axis(table, order, axis=1)
-    high, low = ranked[:, :half], ranked[:, ::-1][:, :half]
-    gap = costs[:, :half] - costs[:, ::-1][:, :half]
+    high, low = ranked[:, :half], np.roll(ranked[:, ::-1][:, :half], -shift, axis=1)
     mean = table.sum(axis=1, keepdims=True) // table.shape[1]
-    uneven = (costs[:, :1] - mean) * EVEN > mean
-    chosen = np.flatnonzero((uneven & (gap > 0)).ravel())
-    chosen = chosen[np.argsort(-gap.ravel()[chosen], kind="stable")]
+    above = costs[:, :half] - mean
+    chosen = np.flatnonzero((above * EVEN > mean).ravel())
+    chosen = chosen[np.argsort(-above.ravel()[chosen], kind="stable")][: _COMPARED_A_SWEEP // _COMPARED_A_PAIR]
     return high.ravel()[chosen], low.ravel()[chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offers:
+    """What each of p bins may give: stretches of `order`, with sizes and costs; int64[p, k] each, length 0 for none."""
+
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    size: NDArray[np.int64]
+    cost: NDArray[np.int64]
+
+    def members(self, order: NDArray[np.int64], pairs: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The items of offer `at[i]` of bin `pairs[i]`, one after the other."""
+        starts, lengths = self.start[pairs, at], self.length[pairs, at]
+        ends = np.cumsum(lengths)
+        return order[np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,39 +90,42 @@ class _State:
     room: NDArray[np.int64]
 
     def exchange(self, high: NDArray[np.int64], low: NDArray[np.int64]) -> bool:
-        """Exchange one sample of each `high` bin for one or none of its `low` bin; False when no pair can."""
+        """Exchange samples of each `high` bin for some or none of its `low` bin; False when no pair can."""
         order = np.argsort(self.bins, kind="stable")
-        counts = np.bincount(self.bins, minlength=len(self.cost))
-        starts = np.cumsum(counts) - counts
-        out, out_size, out_cost = self._tried(order, starts[high], counts[high])
-        back, back_size, back_cost = self._tried(order, starts[low], counts[low])
+        out = self._offers(order, high, _OUT_LENGTHS, _OUT_PLACES)
+        back = self._offers(order, low, _BACK_LENGTHS, _BACK_PLACES)
         gap = (self.cost[high] - self.cost[low])[:, None, None]
-        moved = out_cost[:, :, None] - back_cost[:, None, :]
-        grown = out_size[:, :, None] - back_size[:, None, :]
+        moved = out.cost[:, :, None] - back.cost[:, None, :]
+        grown = out.size[:, :, None] - back.size[:, None, :]
         fits = (grown <= self.room[low][:, None, None]) & (-grown <= self.room[high][:, None, None])
-        fits &= (moved > 0) & (moved < gap) & (out >= 0)[:, :, None]
+        fits &= (moved > 0) & (moved < gap)
         miss = np.where(fits, np.abs(2 * moved - gap), gap).reshape(len(high), -1)
         best = miss.argmin(axis=1)
         pairs = np.flatnonzero(miss[np.arange(len(high)), best] < gap[:, 0, 0])
         if not len(pairs):
             return False
-        at, to = np.divmod(best[pairs], back.shape[1])
-        given, taken = out[pairs, at], back[pairs, to]
-        self.bins[given] = low[pairs]
-        self.bins[taken[taken >= 0]] = high[pairs][taken >= 0]
+        at, to = np.divmod(best[pairs], back.cost.shape[1])
+        given, taken = out.members(order, pairs, at), back.members(order, pairs, to)
+        self.bins[given] = np.repeat(low[pairs], out.length[pairs, at])
+        self.bins[taken] = np.repeat(high[pairs], back.length[pairs, to])
         for numbers, sign in ((high[pairs], 1), (low[pairs], -1)):
             self.cost[numbers] -= sign * moved[pairs, at, to]
             self.room[numbers] += sign * grown[pairs, at, to]
         return True
 
-    def _tried(
-        self, order: NDArray[np.int64], starts: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Of each bin some samples, longest first, and then none (-1): positions, sizes, costs, int64[p, tried + 1]."""
-        ranks = np.arange(_TRIED)
-        picks = np.where(counts[:, None] > _TRIED, ranks * counts[:, None] // _TRIED, ranks)
-        there = picks < counts[:, None]
-        positions = np.where(there, order[np.where(there, starts[:, None] + picks, 0)], -1)
-        positions = np.pad(positions, ((0, 0), (0, 1)), constant_values=-1)
-        sizes, costs = (np.where(positions >= 0, values[positions], 0) for values in (self.items.size, self.items.cost))
-        return positions, sizes, costs
+    def _offers(
+        self, order: NDArray[np.int64], numbers: NDArray[np.int64], lengths: tuple[int, ...], places: int
+    ) -> _Offers:
+        """Stretches of the members of the bins `numbers`, of `lengths` from evenly spread places on; and none."""
+        counts = np.bincount(self.bins, minlength=len(self.cost))
+        first, count = (np.cumsum(counts) - counts)[numbers][:, None], counts[numbers][:, None]
+        steps = np.arange(places)
+        place = np.where(count > places, steps * count // places, steps)
+        start = np.concatenate([np.zeros_like(count), *[place] * len(lengths)], axis=1)
+        length = np.repeat([0, *lengths], [1, *[places] * len(lengths)])
+        length = np.where(start + length <= count, length, 0)
+        start = np.where(length > 0, start + first, 0)
+        sizes, costs = (
+            np.concatenate(([0], np.cumsum(values[order]))) for values in (self.items.size, self.items.cost)
+        )
+        return _Offers(start, length, sizes[start + length] - sizes[start], costs[start + length] - costs[start])

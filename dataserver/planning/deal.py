@@ -6,7 +6,6 @@ of the window's lengths and of what the cursor carries (`Window`), so every serv
 resume at another number of ranks, finds the same one.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
@@ -19,9 +18,6 @@ from dataserver.run_spec import PackingPolicy
 
 # A step may be off its share of tokens by this part of the share.
 _TOLERANCE = 20
-
-# By how much, as a part of the mean bin, bins may exceed it where full ones leave steps uneven: less and less.
-_SLACKS = (16, 64, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,8 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     """
     near = None
     if len(lengths) >= deal.dp_world_size * steps:
-        for dealt in _deals_of_rounds(lengths, steps, deal):
+        for equally_full in (False, True):
+            dealt = _deal_rounds(lengths, steps, _packed(lengths, steps, deal, equally_full=equally_full))
             error = _share_error(lengths, dealt.steps, steps)
             if error * _TOLERANCE <= lengths.sum():
                 return dealt
@@ -53,29 +50,16 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     return near or DealtSamples(_deal_samples(lengths, steps))
 
 
-def _deals_of_rounds(lengths: NDArray[np.int64], steps: int, deal: Deal) -> Iterator[DealtSamples]:
-    """Deals of as few rounds as there can be: first of bins as full as they get, then of evenly full ones."""
-    packed = _packed(lengths, steps, deal, deal.micro_batch_tokens)
-    yield _deal_rounds(lengths, steps, packed)
-    footprints = -(-lengths // deal.alignment) * deal.alignment
-    mean = -(-int(footprints.sum()) // (len(packed) * deal.dp_world_size))
-    for slack in _SLACKS:
-        capacity = max(mean + mean // slack, int(footprints.max()))
-        if capacity < deal.micro_batch_tokens:
-            evenly = _packed(lengths, steps, deal, capacity)
-            if len(evenly) == len(packed):
-                yield _deal_rounds(lengths, steps, evenly)
-
-
-def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, capacity: int) -> Rounds:
+def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full: bool) -> Rounds:
     return pack(
         lengths,
         dp_world_size=deal.dp_world_size,
-        capacity=capacity,
+        capacity=deal.micro_batch_tokens,
         alignment=deal.alignment,
         policy=PackingPolicy(deal.policy),
         cost=CostModel(deal.cost_linear, deal.cost_quadratic),
         round_multiple=steps,
+        equally_full=equally_full,
     )
 
 

@@ -44,6 +44,15 @@ CASES: dict[str, tuple[tuple[int, ...], Shuffle, dict[str, Any], tuple[int, ...]
         {"step_samples": 3, "lookahead_steps": 4, "max_epochs": 1},
         (16,) * 10,
     ),
+    "rounds, ranks change": ((3000,), Shuffle.FULL, {"step_rounds": 2, **QWEN3_600M}, (4, 2, 8)),
+    "cost balanced": ((1000,), Shuffle.FULL, {"step_tokens": 65_536, "policy": "cost_balanced", **QWEN3_600M}, (4, 3)),
+    "sequential, padded": (
+        (1000,),
+        Shuffle.FULL,
+        {"step_tokens": 65_536, "policy": "sequential", "alignment": 2, "pad_to": "capacity"},
+        (4, 4),
+    ),
+    "none": ((100,), Shuffle.FULL, {"step_samples": 10, "policy": "none"}, (4, 4)),
     "a billion rows": ((10**9, 10**8), Shuffle.FULL, {"step_tokens": 65_536}, (8, 8)),
 }
 

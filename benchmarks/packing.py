@@ -1,0 +1,225 @@
+"""Packing: the three figures of every policy over distributions of lengths, ranks and capacities, beside their bounds.
+
+Three tables: steps without lookahead; windows of 16 steps, as the planner deals them; and the
+situation that prime-rl published figures for (8 ranks, 131,072 tokens a micro-batch, 1,048,576 a
+step, lengths like agent traces), where rank imbalance was 2.68 for first-fit, 1.95 in stream
+order and 1.64 for its cost-balanced policy. WLB-LLM reports 1.44 before and 1.05 after balancing.
+
+Expected: `balanced` near the bound wherever a step has a few rounds; first-fit and cost-balanced
+far from it where few long samples share a bin. Times are CPU time of one plan.
+"""
+
+import time
+
+import numpy as np
+
+from benchmarks.report import report
+from dataserver.packing.cost import CostModel
+from dataserver.packing.figures import packing_bounds, packing_figures
+from dataserver.packing.model_cost import cost_of_model
+from dataserver.packing.pack import pack
+from dataserver.planning.plan import EndOfRun
+from dataserver.planning.planner import Planner
+from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
+from dataserver.sampling.order import SampleOrder
+
+QWEN3_600M = CostModel(1_133_248_512, 114_688)
+GLM_4_5_AIR = cost_of_model(
+    {
+        "hidden_size": 4096,
+        "num_hidden_layers": 46,
+        "num_attention_heads": 96,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 10_944,
+        "moe_intermediate_size": 1408,
+        "n_routed_experts": 128,
+        "num_experts_per_tok": 8,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "vocab_size": 151_552,
+    }
+)
+BASELINES = (PackingPolicy.BALANCED, PackingPolicy.COST_BALANCED, PackingPolicy.FIRST_FIT, PackingPolicy.SEQUENTIAL)
+GRID = (
+    ("chat", 4, 8192), ("chat", 8, 32_768), ("chat", 64, 32_768), ("instruct", 64, 8192), ("reasoning", 8, 32_768),
+    ("reasoning", 64, 32_768), ("agent", 8, 131_072), ("agent", 64, 131_072), ("long", 64, 32_768),
+    ("long", 64, 131_072), ("long", 512, 32_768),
+)  # fmt: skip
+ROUNDS = 4
+
+
+def lengths_of(name, tokens, capacity, seed=5):
+    """At least `tokens` tokens of one of the assumed distributions, none longer than `capacity`."""
+    rng = np.random.default_rng(seed)
+
+    def lognormal(count, median, sigma, longest):
+        values = np.exp(rng.normal(np.log(median), sigma, count))
+        return np.clip(values, 2, min(longest, capacity)).astype(np.int64)
+
+    medians = {
+        "chat": (330, 1.0, 4096),
+        "instruct": (360, 0.8, 4096),
+        "reasoning": (5000, 0.85, 32_768),
+        "agent": (15_000, 0.55, 32_768),
+    }
+    if name in medians:
+        return lognormal(2 * tokens // medians[name][0] + 100, *medians[name])
+    count = tokens // 1500 + 100  # 60 % chat, 39 % reasoning, 1 % of full length
+    parts = [lognormal(6 * count // 10, 330, 1.0, 4096), lognormal(39 * count // 100, 5000, 0.85, capacity)]
+    return rng.permutation(np.concatenate([*parts, np.full(count // 100, capacity)]))
+
+
+def one_step(lengths, budget):
+    return lengths[: np.searchsorted(np.cumsum(lengths), budget, side="right")]
+
+
+def measured(lengths, ranks, capacity, policy, cost):
+    began = time.process_time()
+    rounds = pack(lengths, dp_world_size=ranks, capacity=capacity, alignment=1, policy=policy, cost=cost)
+    spent = time.process_time() - began
+    figures = packing_figures(lengths, rounds, capacity=capacity, cost=cost)
+    bounds = packing_bounds(lengths, rounds, capacity=capacity, cost=cost)
+    return {
+        "samples": len(lengths),
+        "rounds": len(rounds),
+        "efficiency": figures.token_efficiency,
+        "at most": bounds.token_efficiency,
+        "rank max/mean": figures.rank_imbalance,
+        "inflation": figures.round_inflation,
+        "at least": bounds.round_inflation,
+        "CPU ms": spent * 1e3,
+    }
+
+
+def steps_table():
+    rows = []
+    for name, ranks, capacity in GRID:
+        budget = ROUNDS * ranks * capacity
+        lengths = one_step(lengths_of(name, budget, capacity), budget * 0.995)
+        rows += [
+            {"lengths": name, "ranks": ranks, "capacity": capacity, "policy": policy.value}
+            | measured(lengths, ranks, capacity, policy, GLM_4_5_AIR if name == "agent" else QWEN3_600M)
+            for policy in BASELINES
+        ]
+    report("packing", f"Steps of {ROUNDS} rounds, 99.5 % full, no lookahead", rows)
+
+
+class Lengths:
+    """A table of samples with given lengths."""
+
+    def __init__(self, lengths):
+        self.sizes = (len(lengths),)
+        self._lengths = lengths
+
+    def lengths(self, samples):
+        return self._lengths[samples.row]
+
+    def targets(self, samples):
+        return self._lengths[samples.row] - 1
+
+
+def planned(lengths, ranks, batch):
+    """All plans of one window."""
+    planner = Planner(SampleOrder((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench")
+    cursor, plans = planner.initial_cursor(), []
+    while len(plans) < batch.lookahead_steps or cursor.window is not None:
+        plan = planner.plan(cursor, batch, ranks)
+        assert not isinstance(plan, EndOfRun)
+        plans.append(plan)
+        cursor = plan.end
+    return plans
+
+
+def windows_table():
+    rows = []
+    for name, ranks, capacity, rounds in (
+        ("long", 64, 32_768, 1),
+        ("long", 64, 32_768, 4),
+        ("agent", 8, 131_072, 1),
+        ("agent", 8, 131_072, 4),
+        ("reasoning", 64, 32_768, 2),
+    ):
+        budget = int(rounds * ranks * capacity * 0.985)
+        cost = GLM_4_5_AIR if name == "agent" else QWEN3_600M
+        lengths = lengths_of(name, 17 * budget, capacity)
+        for lookahead in (1, 4, 16):
+            batch = BatchSpec(
+                step_tokens=budget, micro_batch_tokens=capacity, lookahead_steps=lookahead,
+                cost_linear=cost.linear, cost_quadratic=cost.quadratic,
+            )  # fmt: skip
+            began = time.process_time()
+            plans = planned(lengths, ranks, batch)
+            spent = time.process_time() - began
+            figures = [plan.figures for plan in plans]
+            tokens = np.array([plan.token_count for plan in plans])
+            rows.append(
+                {
+                    "lengths": name,
+                    "ranks": ranks,
+                    "capacity": capacity,
+                    "rounds": max(len(plan.rounds) for plan in plans),
+                    "lookahead": lookahead,
+                    "efficiency": float(np.mean([each.token_efficiency for each in figures])),
+                    "rank max/mean": float(np.mean([each.rank_imbalance for each in figures])),
+                    "inflation": float(np.mean([each.round_inflation for each in figures])),
+                    "worst step": max(each.round_inflation for each in figures),
+                    "token spread": float(np.abs(tokens / tokens.mean() - 1).max()),
+                    "CPU ms a step": spent * 1e3 / len(plans),
+                }
+            )
+    report("packing-windows", "Windows of steps that are 98.5 % full, as the planner deals them", rows)
+
+
+def published_table():
+    ranks, capacity, steps = 8, 131_072, 32
+    lengths = lengths_of("agent", 40 * ranks * capacity, capacity)
+    rows = []
+    for budget in ({"step_tokens": ranks * capacity}, {"step_rounds": 1}):
+        for policy in PackingPolicy:
+            planner = Planner(
+                SampleOrder((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
+            )
+            batch = BatchSpec(
+                **budget, micro_batch_tokens=capacity, policy=policy, max_steps=steps,
+                cost_linear=GLM_4_5_AIR.linear, cost_quadratic=GLM_4_5_AIR.quadratic,
+            )  # fmt: skip
+            cursor, plans = planner.initial_cursor(), []
+            while not isinstance(plan := planner.plan(cursor, batch, ranks), EndOfRun):
+                plans.append(plan)
+                cursor = plan.end
+            rows.append(
+                {
+                    "budget": "1,048,576 tokens" if "step_tokens" in budget else "1 round",
+                    "policy": policy.value,
+                    "rounds": float(np.mean([len(plan.rounds) for plan in plans])),
+                    "efficiency": float(np.mean([plan.figures.token_efficiency for plan in plans])),
+                    "rank max/mean": float(np.mean([plan.figures.rank_imbalance for plan in plans])),
+                    "inflation": float(np.mean([plan.figures.round_inflation for plan in plans])),
+                    "worst step": max(plan.figures.round_inflation for plan in plans),
+                }
+            )
+    published = "published for prime-rl (rank max/mean): first-fit 2.68, stream order 1.95, cost-balanced 1.64"
+    report("packing-published", "8 ranks, 131,072 a micro-batch, lengths like agent traces", rows, [published])
+
+
+def time_table():
+    rows = []
+    for samples, ranks in ((10_000, 8), (100_000, 64), (1_000_000, 512)):
+        lengths = np.random.default_rng(5).permutation(lengths_of("chat", 700 * samples, 32_768))[:samples]
+        rows += [
+            {"ranks": ranks, "policy": policy.value} | measured(lengths, ranks, 32_768, policy, QWEN3_600M)
+            for policy in BASELINES
+        ]
+    report("packing-time", "Chat lengths into 32,768 tokens a micro-batch: CPU time of one plan", rows)
+
+
+def main():
+    steps_table()
+    windows_table()
+    published_table()
+    time_table()
+
+
+if __name__ == "__main__":
+    main()
