@@ -111,9 +111,13 @@ class Checkpoints:
             return None
         return next((checkpoint for checkpoint in reversed(found) if lineage.holds(checkpoint.record)), None)
 
+    def temporary(self, record: Record) -> Path:
+        """Where the ranks write a checkpoint before it is complete."""
+        return self.directory / f".{record.name}.tmp"
+
     def begin(self, record: Record) -> Path:
         """Make the temporary directory of a checkpoint, empty."""
-        temporary = self.directory / f".{record.name}.tmp"
+        temporary = self.temporary(record)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         return temporary

@@ -29,7 +29,7 @@ def save_checkpoint(
 
     Raises `CheckpointError`; checkpoints that were complete before stay as they were.
     """
-    temporary = checkpoints.directory / f".{record.name}.tmp"
+    temporary = checkpoints.temporary(record)
     try:
         if world.is_first:
             checkpoints.begin(record)
