@@ -41,16 +41,17 @@ def random_story(directory: Path, *, seed: int) -> list[str]:
 
 def any_batch(chance: random.Random) -> BatchSpec:
     """Any batch spec that a longest row fits."""
-    budget = chance.choice(("step_tokens", "step_samples"))
-    amount = chance.randint(LONGEST_ROW, 90) if budget == "step_tokens" else chance.randint(1, 9)
-    alignment = chance.choice((1, 1, 4, 8))
+    most = {"step_tokens": 90, "step_samples": 9, "step_rounds": 3}
+    budget = chance.choice(list(most))
+    least = LONGEST_ROW if budget == "step_tokens" else 1
     return BatchSpec.model_validate(
         {
-            budget: amount,
-            "micro_batch_tokens": chance.randint(LONGEST_ROW, 64),
+            budget: chance.randint(least, most[budget]),
+            "micro_batch_tokens": 8 * chance.randint(LONGEST_ROW // 8, 8),
             "policy": chance.choice(list(PackingPolicy)),
-            "alignment": alignment,
-            "lookahead_steps": chance.choice((1, 1, 2, 3, 5)),
+            "alignment": chance.choice((1, 1, 4, 8)),
+            "pad_to": chance.choice((0, 0, 8, "capacity")),
+            "lookahead_steps": chance.choice((1, 1, 2, 3, 5)) if budget != "step_rounds" else 1,
             "max_epochs": EPOCHS,
             "cost_quadratic": chance.choice((0, 1)),
         }

@@ -33,7 +33,8 @@ def write_rows(path: Path, rows: int) -> None:
 def rows_of(micro_batch: MicroBatch) -> list[int]:
     """Which rows `micro_batch` holds; `ValueError` when any of its bytes are not theirs."""
     rows = []
-    for start, length in zip(micro_batch.cu_seqlens[:-1], micro_batch.lengths, strict=True):
+    starts = micro_batch.cu_seqlens[: len(micro_batch.lengths)]  # padding may follow as a sub-sequence of its own
+    for start, length in zip(starts, micro_batch.lengths, strict=True):
         tokens = micro_batch.tokens[start : start + length].tolist()
         row = tokens[0]
         mask = micro_batch.loss_mask[start : start + length].tolist()
