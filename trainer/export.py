@@ -1,9 +1,11 @@
 """A checkpoint as a Hugging Face directory: config.json, safetensors, and the tokenizer if there was one.
 
 The weights are written in the type of the computation (bf16 for a run that trained in bf16),
-by one process that needs no other ranks and no GPU.
+by one process that needs no other ranks and no GPU. `exported_from.json` beside them names the
+checkpoint, so that a job that is started again knows its own export.
 """
 
+import json
 import shutil
 import warnings
 from pathlib import Path
@@ -15,7 +17,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers.utils.logging import disable_progress_bar
 
-from trainer.checkpoint import read_checkpoint
+from trainer.checkpoint import discard, read_checkpoint
 from trainer.config import ModelConfig, Precision
 from trainer.config_file import parse_config
 from trainer.errors import CheckpointError
@@ -34,15 +36,19 @@ TOKENIZER_FILES: Final = (
 )
 """What goes with a model beside its weights, by the names that Hugging Face gives."""
 
+ORIGIN_FILE: Final = "exported_from.json"
+
 
 def export_checkpoint(checkpoint: Path, out: Path) -> None:
-    """Write the model of `checkpoint` to the directory `out`, which must be new or empty.
+    """Write the model of `checkpoint` to the directory `out`: new, empty, or an older export of the same run.
 
-    Raises `CheckpointError`.
+    Does nothing when `out` holds this checkpoint already. Raises `CheckpointError`.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} exists and is not an empty directory: export into a new one")
     record = read_checkpoint(checkpoint).record
+    check_export_target(out, record.run_uid)
+    origin = {"run_uid": record.run_uid, "checkpoint": record.name}
+    if _origin(out) == origin:
+        return
     config = parse_config(record.config, str(checkpoint)).model
     model = build_model(config, model_config(config))
     state = {"model": model.state_dict()}
@@ -59,9 +65,25 @@ def export_checkpoint(checkpoint: Path, out: Path) -> None:
     disable_progress_bar()
     model.save_pretrained(temporary)
     _copy_tokenizer(config, temporary)
-    if out.exists():
-        out.rmdir()
+    (temporary / ORIGIN_FILE).write_text(json.dumps(origin) + "\n")
+    discard(out)
     temporary.rename(out)
+
+
+def check_export_target(out: Path, run_uid: str) -> None:
+    """Raise `CheckpointError` when `out` holds something else than an export of this run."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if _origin(out).get("run_uid") != run_uid:
+        raise CheckpointError(f"{out} holds something else than an export of this run: export into a new directory")
+
+
+def _origin(out: Path) -> dict[str, str]:
+    """Which checkpoint an export was made of; empty when it is none."""
+    try:
+        return dict(json.loads((out / ORIGIN_FILE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _copy_tokenizer(config: ModelConfig, out: Path) -> None:

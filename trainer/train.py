@@ -23,7 +23,7 @@ from trainer.checkpoint import Checkpoint, Checkpoints, Record, Resume
 from trainer.config import TrainerConfig
 from trainer.data import Feed, Step, StepSource
 from trainer.errors import NonFiniteError
-from trainer.export import export_checkpoint
+from trainer.export import check_export_target, export_checkpoint
 from trainer.launch import World
 from trainer.loss import loss_share
 from trainer.metrics import Metrics, StepFigures, open_metrics
@@ -221,6 +221,9 @@ def _metrics(config: TrainerConfig, world: World) -> Metrics:
 
 def _choose(config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume) -> Start:
     lineage = feed.create_run(model_config(config.model).vocab_size)
+    if config.checkpoint.export_dir is not None:
+        # Now, not after days of training.
+        check_export_target(config.checkpoint.export_dir, lineage.run_uid)
     checkpoint = checkpoints.choose(resume, lineage)
     log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
     return Start(run_uid=lineage.run_uid, checkpoint=checkpoint)

@@ -11,6 +11,7 @@ from trainerlab.samples import MemoryStep, Sample, deal, draw_samples
 
 from trainer.checkpoint import Checkpoints
 from trainer.config import TrainerConfig
+from trainer.errors import CheckpointError
 from trainer.launch import World
 
 
@@ -193,3 +194,35 @@ def test_training_goes_on_from_an_exported_directory(tmp_path: Path) -> None:
     on_ranks(1, train_and_tell, config, MemoryFeed(steps(1, ranks=1)))
     onward = job_config(tmp_path, model={"path": str(tmp_path / "model"), "config": None})
     assert on_ranks(2, weights_from, onward) == [True, True]
+
+
+def test_a_job_that_is_started_again_after_its_export_finds_it_there(tmp_path: Path) -> None:
+    config = job_config(
+        tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "export_dir": str(tmp_path / "model")}
+    )
+    on_ranks(1, train_and_tell, config, MemoryFeed(steps(2, ranks=1)))
+    exported = (tmp_path / "model" / "model.safetensors").stat()
+    on_ranks(1, train_and_tell, config, MemoryFeed(steps(2, ranks=1)))
+    assert (tmp_path / "model" / "model.safetensors").stat() == exported
+    on_ranks(1, train_and_tell, config, MemoryFeed(steps(3, ranks=1)))
+    assert (tmp_path / "model" / "model.safetensors").stat().st_ino != exported.st_ino
+
+
+def refusal(world: World, config: TrainerConfig, feed: MemoryFeed) -> tuple[str, int]:
+    from trainer.train import train
+
+    with pytest.raises(CheckpointError) as refused:
+        train(config, world, feed)
+    return str(refused.value), len(feed.begun)
+
+
+def test_an_export_directory_with_something_else_in_it_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "thesis.txt").write_text("irreplaceable")
+    config = job_config(
+        tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "export_dir": str(tmp_path / "model")}
+    )
+    [(told, attempts)] = on_ranks(1, refusal, config, MemoryFeed(steps(1, ranks=1)))
+    assert "something else than an export of this run" in told
+    assert attempts == 0
+    assert (tmp_path / "model" / "thesis.txt").read_text() == "irreplaceable"
