@@ -57,7 +57,8 @@ class StoreConfig(Settings):
     """One store that the server owns."""
 
     path: Path
-    """A file, or a directory of files. Nothing outside the configured paths is ever read."""
+    """A file, or a directory of files. Nothing outside is read, except what links to files inside lead to; the log
+    names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
 
@@ -83,7 +84,10 @@ class ServerConfig(Settings):
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     """Stores by the name that run specs use."""
     index_dir: Path | None = None
-    """Directory of the stores' manifests and indexes. Absent: beside each store, or the user's cache."""
+    """Directory of the stores' manifests and indexes. Absent: `~/.cache/dataserver/index` of the server's user."""
+    block_cache_bytes: int = Field(default=2**30, ge=2**20)
+    """Most bytes of decoded rows of Parquet and compressed Arrow, over all stores of a process, those being decoded
+    included. A row group that takes more is refused."""
     workers: int = Field(default=1, ge=1, le=256)
     """Processes that share the address and the ledger."""
     lease_s: float = Field(default=30.0, ge=1.0, le=86400.0)

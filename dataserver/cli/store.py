@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dataserver.errors import OutOfRangeError, StoreRefusedError
-from dataserver.stores import LossMask, Store, StoreView, open_store
-from dataserver.stores.selection import REASONS
+from dataserver.stores import Figures, LossMask, Store, open_store
+from dataserver.stores.selection import check_usable
 
 _BAR_AFTER_S = 1.0
 _BAR_EVERY_S = 0.2
@@ -57,8 +57,10 @@ def _check(options: argparse.Namespace) -> int:
             bar.close()
             if options.vocab_size is not None:
                 store.check_vocab(options.vocab_size)
-            view = store.view(options.max_length or max(store.longest_row, 1))
-            report = _report(store, view)
+            max_length = options.max_length or max(store.longest_row, 1)
+            figures = store.figures(max_length)
+            check_usable(store.path, max_length, figures)
+            report = _report(store, figures, max_length)
     except StoreRefusedError as error:
         bar.close()
         if options.json:
@@ -75,32 +77,32 @@ def _check(options: argparse.Namespace) -> int:
 
 def _cat(options: argparse.Namespace) -> int:
     with open_store(options.path, loss_mask=options.loss_mask) as store:
-        view = store.selection(options.max_length or max(store.longest_row, 1))
+        max_length = options.max_length or max(store.longest_row, 1)
         first, last = options.rows
         if first > store.rows:
             raise OutOfRangeError(f"There is no row {first} in '{options.path}', which has {store.rows} rows.")
         end = store.rows if last is None else min(last, store.rows)
         for begin in range(first, end, _CAT_ROWS):
-            _print_rows(store, view, begin, min(begin + _CAT_ROWS, end))
+            _print_rows(store, max_length, begin, min(begin + _CAT_ROWS, end))
     return 0
 
 
-def _print_rows(store: Store, view: StoreView, begin: int, end: int) -> None:
-    verdicts = view.verdicts(begin, end).tolist()
-    for number, row, verdict in zip(range(begin, end), store.read_rows(range(begin, end)), verdicts, strict=True):
-        kept = verdict == 0
-        served = view.max_length if kept else len(row.input_ids)
+def _print_rows(store: Store, max_length: int, begin: int, end: int) -> None:
+    reasons = store.reasons(begin, end, max_length)
+    for number, row, reason in zip(range(begin, end), store.read_rows(range(begin, end)), reasons, strict=True):
+        kept = reason == ""
+        served = max_length if kept else len(row.input_ids)
         line = {
             "row": number,
             "kept": kept,
-            "reason": REASONS[verdict],
+            "reason": reason,
             "input_ids": row.input_ids[:served].tolist(),
             "loss_mask": row.loss_mask[:served].tolist(),
         }
         print(json.dumps(line))
 
 
-def _report(store: Store, view: StoreView) -> dict[str, Any]:
+def _report(store: Store, figures: Figures, max_length: int) -> dict[str, Any]:
     return {
         "verdict": "admitted",
         "path": str(store.path),
@@ -113,11 +115,11 @@ def _report(store: Store, view: StoreView) -> dict[str, Any]:
         "max_token": store.max_token,
         "max_token_row": store.max_token_row,
         "token_bytes": store.token_bytes,
-        "max_length": view.max_length,
-        "kept_rows": view.rows,
-        "kept_tokens": view.kept_tokens,
-        "cut_tokens": view.cut_tokens,
-        "dropped": dict(view.dropped),
+        "max_length": max_length,
+        "kept_rows": figures.rows,
+        "kept_tokens": figures.kept_tokens,
+        "cut_tokens": figures.cut_tokens,
+        "dropped": figures.dropped,
         "columns": [{"name": column.name, "type": column.type} for column in store.columns],
         "shards": [
             {"path": shard.path, "size": shard.size, "rows": shard.rows, "digest": shard.digest}

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from dataserver.stores import Store
-from dataserver.streaming.catalog import whole_view
+from dataserver.streaming.catalog import whole_figures
 
 # A long scan shows that it lives, a short one stays quiet.
 PROGRESS_EVERY_S = 2.0
@@ -36,9 +36,19 @@ class AdmissionReport:
             f"highest token {store.max_token}, {len(store.shards)} {store.format} files, "
             f"fingerprint {store.fingerprint}"
         )
-        dropped = {reason: rows for reason, rows in whole_view(store).dropped.items() if rows}
-        if dropped:
-            reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in dropped.items())
+        figures = whole_figures(store)
+        if figures.dropped:
+            reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in figures.dropped.items())
             self._say(f"store {name}: never served, whatever max_length is: {reasons}")
         for ignored in store.ignored:
             self._say(f"store {name}: passed over {ignored.path}: {ignored.reason}")
+        for path, target in store.links:
+            self._say(f"store {name}: {path} is a link out of the store, to {target}, whose rows are served")
+        amplified = store.read_amplification()
+        if amplified is not None:
+            self._say(
+                f"store {name}: its {amplified.blocks:,} blocks take {amplified.decoded_bytes / 1e6:,.0f} MB decoded "
+                f"and block_cache_bytes is {amplified.cache_bytes / 1e6:,.0f} MB, so a full shuffle decodes about "
+                f"{amplified.rows_per_row:,.0f} rows for each row served: write smaller row groups or uncompressed "
+                "Arrow, or raise block_cache_bytes"
+            )

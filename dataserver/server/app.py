@@ -32,7 +32,7 @@ from dataserver.services.guard import Guard
 from dataserver.services.run_service import RunService
 from dataserver.services.store_service import StoreService
 from dataserver.stores import Store
-from dataserver.streaming.catalog import Progress, StoreCatalog, open_catalog, whole_view
+from dataserver.streaming.catalog import ReportStoreBytes, StoreCatalog, open_catalog, whole_figures
 from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry
@@ -69,7 +69,7 @@ class DataServer:
         config: ServerConfig,
         *,
         reuse_port: bool = False,
-        progress: Progress | None = None,
+        progress: ReportStoreBytes | None = None,
         admitted: Callable[[str, Store], None] | None = None,
     ) -> None:
         self.config = config
@@ -205,5 +205,5 @@ def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:
         store = catalog.get(name)
         metrics.store_rows.labels(name).set(store.rows)
         metrics.store_tokens.labels(name).set(store.tokens)
-        for reason, rows in whole_view(store).dropped.items():
+        for reason, rows in whole_figures(store).dropped.items():
             metrics.store_dropped.labels(name, reason).set(rows)

@@ -4,11 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
-from dataserver.run_spec import LongRows
 from dataserver.services import fields, pages
-from dataserver.stores import Store, StoreView
+from dataserver.stores import Store
 from dataserver.streaming.call import Call
-from dataserver.streaming.catalog import StoreCatalog, whole_view
+from dataserver.streaming.catalog import StoreCatalog, whole_figures
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import store_service_pb2 as pb
 from dataserver.v1.store_service_pb2_grpc import StoreServiceServicer
@@ -63,12 +62,8 @@ class StoreService(StoreServiceServicer):
         return pb.ListSamplesResponse(samples=await self._threads.inspect(_samples, store, rows, bound))
 
 
-def _view(store: Store, bound: int | None) -> StoreView:
-    return whole_view(store) if bound is None else store.view(bound, LongRows.TRUNCATE)
-
-
 def _store(name: str, store: Store, bound: int | None) -> pb.Store:
-    view = _view(store, bound)
+    figures = whole_figures(store) if bound is None else store.figures(bound)
     return pb.Store(
         name=name,
         fingerprint=store.fingerprint,
@@ -81,28 +76,28 @@ def _store(name: str, store: Store, bound: int | None) -> pb.Store:
         columns=[pb.Column(name=column.name, type=column.type) for column in store.columns],
         shards=[pb.Shard(path=s.path, size=s.size, rows=s.rows, digest=s.digest) for s in store.shards],
         ignored=[pb.IgnoredPath(path=ignored.path, reason=ignored.reason) for ignored in store.ignored],
-        dropped=view.dropped,
-        kept_rows=view.rows,
-        kept_tokens=view.kept_tokens,
-        cut_tokens=view.cut_tokens,
+        dropped=figures.dropped,
+        kept_rows=figures.rows,
+        kept_tokens=figures.kept_tokens,
+        cut_tokens=figures.cut_tokens,
         length_histogram=[
             pb.LengthBucket(begin=bucket.begin, end=bucket.end, rows=bucket.rows) for bucket in store.length_histogram()
         ],
+        links=[pb.Link(path=path, target=target) for path, target in store.links],
     )
 
 
 def _samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[pb.Sample]:
-    view = _view(store, bound)
-    samples = []
-    for number, row in zip(rows.tolist(), store.read_rows(rows), strict=True):
-        kept, reason = view.verdict(number)
-        samples.append(
-            pb.Sample(
-                row=number,
-                kept=kept,
-                reason=reason,
-                input_ids=row.input_ids[:bound].tolist(),
-                loss_mask=row.loss_mask[:bound].astype(bool).tolist(),
-            )
+    numbers = rows.tolist()
+    longest = bound or max(store.longest_row, 1)
+    reasons = store.reasons(numbers[0], numbers[-1] + 1, longest)
+    return [
+        pb.Sample(
+            row=number,
+            kept=reason == "",
+            reason=reason,
+            input_ids=row.input_ids.tolist(),
+            loss_mask=row.loss_mask.astype(bool).tolist(),
         )
-    return samples
+        for number, row, reason in zip(numbers, store.read_rows(rows, max_length=longest), reasons, strict=True)
+    ]

@@ -9,18 +9,24 @@ A store is served with exactly the rows it holds, or refused with an error that 
     len(store), store.fingerprint, store[0].input_ids
 """
 
+from dataserver.stores.amplification import ReadAmplification
+from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Shard
 from dataserver.stores.opening import open_store
 from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.selection import Figures
 from dataserver.stores.store import Row, Store
 from dataserver.stores.view import StoreView
 
 __all__ = [
+    "BlockCache",
     "Column",
+    "Figures",
     "IgnoredPath",
     "LengthBucket",
     "LossMask",
+    "ReadAmplification",
     "Row",
     "Shard",
     "Store",

@@ -1,22 +1,38 @@
-"""Decoded blocks, held up to a bound of bytes, the least recently used let go first.
+"""Decoded blocks, all stores' together within one bound of bytes.
 
-A block that several threads ask for at once is decoded once.
+    wanted ── held ──────────────────────────────────> pinned while it is read
+           ├─ being decoded by another thread ──> wait ─┘
+           └─ no ──> queue ──> room reserved ──> decode ─┘
+                                 └ the least recently used that nobody reads are let go
+
+A block counts from before it is decoded, with what its decoding needs, until nobody reads it and
+it is let go. A thread reads or decodes one block at a time, so whoever waits for room gets it.
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import StoreRefusedError
+from dataserver.errors import InternalError
 
-# What all decoded blocks of one store may hold. Big enough for the row groups that the ranks of a
-# step touch (64 MiB each in usual files), small beside the memory of a host that serves.
-CACHE_BYTES = 1 << 30
+# Big enough for the row groups that the ranks of a step touch (64 MiB each in usual files), small
+# beside the memory of a host that serves.
+DEFAULT_CACHE_BYTES = 1 << 30
+
+
+class BlockKey(NamedTuple):
+    """`owner`: the store that the block belongs to, as an object that is only itself."""
+
+    owner: object
+    shard: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,66 +52,113 @@ class DecodedBlock:
         return self.tokens.nbytes + self.starts.nbytes + (0 if self.mask is None else self.mask.nbytes)
 
 
-def check_block_size(rows: int, tokens: int, *, shard: str, block: str) -> None:
-    """Refuse a block that would not fit the cache by itself, with 4 bytes a token and 1 of mask."""
-    size = tokens * 5 + rows * 8
-    if size > CACHE_BYTES:
-        raise StoreRefusedError(
-            f"Shard '{shard}', {block}: its {tokens} tokens take {size} bytes decoded, "
-            f"above the bound of {CACHE_BYTES}. "
-            "Write the shard in smaller pieces (row_group_size for Parquet), or as uncompressed Arrow.",
-            shard=shard,
-        )
-
-
 class BlockCache:
-    """Decoded blocks by (shard, block)."""
+    """Decoded blocks, at most `limit_bytes` of them with what decoding needs. Safe to use from several threads."""
 
-    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
-        self._limit = limit_bytes
-        self._held: OrderedDict[tuple[int, int], DecodedBlock] = OrderedDict()
-        self._decoding: dict[tuple[int, int], Future[DecodedBlock]] = {}
-        self._bytes = 0
-        self._lock = threading.Lock()
+    def __init__(self, limit_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self._held: OrderedDict[BlockKey, _Held] = OrderedDict()
+        self._decoding: set[BlockKey] = set()
+        self._queue: deque[object] = deque()
+        self._counted = 0
+        self._changed = threading.Condition()
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of all blocks held."""
-        return self._bytes
+    def counted_bytes(self) -> int:
+        """Bytes held and reserved."""
+        return self._counted
 
-    def get(self, key: tuple[int, int], decode: Callable[[], DecodedBlock]) -> DecodedBlock:
-        """The block, decoded now if it is not held."""
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key]
-            pending = self._decoding.get(key)
-            if pending is None:
-                mine = self._decoding[key] = Future[DecodedBlock]()
-        if pending is not None:
-            return pending.result()
+    @contextmanager
+    def block(self, key: BlockKey, needed_bytes: int, decode: Callable[[], DecodedBlock]) -> Iterator[DecodedBlock]:
+        """The block, decoded now if it is not held. Do not ask for another one inside.
+
+        `needed_bytes`: what decoding takes, at most `limit_bytes` and at least the block's size.
+        """
+        held = self._pin(key) or self._decode(key, needed_bytes, decode)
         try:
-            block = decode()
-        except BaseException as error:
-            with self._lock:
-                del self._decoding[key]
-            mine.set_exception(error)
-            raise
-        with self._lock:
-            del self._decoding[key]
-            self._hold(key, block)
-        mine.set_result(block)
-        return block
+            yield held.block
+        finally:
+            with self._changed:
+                held.readers -= 1
+                if held.forgotten and held.readers == 0:
+                    self._counted -= held.block.nbytes
+                self._changed.notify_all()
 
-    def clear(self) -> None:
-        """Let go of all blocks."""
-        with self._lock:
-            self._held.clear()
-            self._bytes = 0
+    def forget(self, owner: object) -> None:
+        """Let go of an owner's blocks; those that are being read count until they are not."""
+        with self._changed:
+            for key in [key for key in self._held if key.owner is owner]:
+                held = self._held.pop(key)
+                held.forgotten = True
+                if held.readers == 0:
+                    self._counted -= held.block.nbytes
+            self._changed.notify_all()
 
-    def _hold(self, key: tuple[int, int], block: DecodedBlock) -> None:
-        self._held[key] = block
-        self._bytes += block.nbytes
-        while self._bytes > self._limit and len(self._held) > 1:
-            _, dropped = self._held.popitem(last=False)
-            self._bytes -= dropped.nbytes
+    def _pin(self, key: BlockKey) -> "_Held | None":
+        """The block if it is held; otherwise None, and the caller is the one that decodes it."""
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._decoding)
+            held = self._held.get(key)
+            if held is None:
+                self._decoding.add(key)
+                return None
+            self._held.move_to_end(key)
+            held.readers += 1
+            return held
+
+    def _decode(self, key: BlockKey, needed_bytes: int, decode: Callable[[], DecodedBlock]) -> "_Held":
+        reserved = 0
+        try:
+            self._reserve(needed_bytes)
+            reserved = needed_bytes
+            held = _Held(decode())
+            with self._changed:
+                self._counted += held.block.nbytes - reserved
+                reserved = 0
+                self._held[key] = held
+            return held
+        finally:
+            with self._changed:
+                self._counted -= reserved
+                self._decoding.discard(key)
+                self._changed.notify_all()
+
+    def _reserve(self, needed_bytes: int) -> None:
+        """Wait for room, in the order of asking, so that small blocks do not starve a big one."""
+        if needed_bytes > self.limit_bytes:
+            raise InternalError(f"a block of {needed_bytes} bytes in a cache of {self.limit_bytes}")
+        me = object()
+        with self._changed:
+            self._queue.append(me)
+            try:
+                self._changed.wait_for(lambda: self._queue[0] is me and self._make_room(needed_bytes))
+                self._counted += needed_bytes
+            finally:
+                self._queue.remove(me)
+                self._changed.notify_all()
+
+    def _make_room(self, needed_bytes: int) -> bool:
+        """Let go of blocks that nobody reads, the least recently used first, until there is room or none is left."""
+        idle = [key for key, held in self._held.items() if held.readers == 0]
+        for key in idle:
+            if self._counted + needed_bytes <= self.limit_bytes:
+                break
+            self._counted -= self._held.pop(key).block.nbytes
+        return self._counted + needed_bytes <= self.limit_bytes
+
+
+@cache
+def shared_cache() -> BlockCache:
+    """The cache of all stores of this process that were opened without another one."""
+    return BlockCache()
+
+
+class _Held:
+    """A block in the cache. `forgotten`: it counts only until its last reader is done."""
+
+    __slots__ = ("block", "forgotten", "readers")
+
+    def __init__(self, block: DecodedBlock) -> None:
+        self.block = block
+        self.readers = 1
+        self.forgotten = False

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
-from dataserver.stores.block_cache import BlockCache, DecodedBlock
+from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
 from dataserver.stores.slices import copy_slices, fill_ones, grouped
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class DecodedReader:
     """Reads one shard through decoded blocks; see `slices.ShardReader`.
 
-    `lengths`: int32, tokens of each row of the shard, from the index.
+    `lengths`: int32, tokens of each row of the shard, from the index. `owner`: see `BlockKey`.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class DecodedReader:
         blocks: Blocks,
         lengths: NDArray[np.int32],
         cache: BlockCache,
+        owner: object,
     ) -> None:
         self._path = path
         self._number = number
@@ -49,6 +50,8 @@ class DecodedReader:
         self._blocks = blocks
         self._lengths = lengths
         self._cache = cache
+        self._owner = owner
+        self._needed_bytes = blocks.needed_bytes
         self._file: ShardFile | None = None
 
     def copy(
@@ -60,18 +63,12 @@ class DecodedReader:
         mask: NDArray[np.uint8] | None,
     ) -> None:
         """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
-        blocks = self._blocks.of(rows)
-        for block, of_block in grouped(blocks):
-            decoded = self._cache.get((self._number, block), partial(self._decode, block))
-            begins = decoded.starts[rows[of_block] - self._blocks.row_begins[block]]
-            if tokens is not None:
-                copy_slices(decoded.tokens, begins, lengths[of_block], starts[of_block], tokens)
-            if mask is None:
-                continue
-            if decoded.mask is None:
-                fill_ones(lengths[of_block], starts[of_block], mask)
-            else:
-                copy_slices(decoded.mask, begins, lengths[of_block], starts[of_block], mask)
+        for number, of_block in grouped(self._blocks.of(rows)):
+            key = BlockKey(owner=self._owner, shard=self._number, block=number)
+            needed_bytes = int(self._needed_bytes[number])
+            with self._cache.block(key, needed_bytes, partial(self._decode, number)) as block:
+                begins = block.starts[rows[of_block] - self._blocks.row_begins[number]]
+                _copy(block, begins, lengths[of_block], starts[of_block], tokens=tokens, mask=mask)
 
     def _decode(self, block: int) -> DecodedBlock:
         begin, end = self._blocks.row_begins[block : block + 2].tolist()
@@ -125,3 +122,22 @@ class DecodedReader:
             shard=self._name,
             block=block,
         )
+
+
+def _copy(
+    block: DecodedBlock,
+    begins: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    *,
+    tokens: NDArray[Any] | None,
+    mask: NDArray[np.uint8] | None,
+) -> None:
+    if tokens is not None:
+        copy_slices(block.tokens, begins, lengths, starts, tokens)
+    if mask is None:
+        return
+    if block.mask is None:
+        fill_ones(lengths, starts, mask)
+    else:
+        copy_slices(block.mask, begins, lengths, starts, mask)

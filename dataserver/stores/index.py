@@ -8,20 +8,28 @@
 Arrays are raw little-endian numbers, memory-mapped. What carries a name is whole: everything is
 written under a temporary name of the process, synced, and renamed. Of two processes that build
 the same at once, the first to rename wins and the other drops its copy, which is equal.
+
+Every file is read against an XXH3-128 of what was written, whenever it is opened: a flipped bit
+in it would serve a neighbour's tokens. Arrays have theirs in the JSON that leads to them, JSON
+carries its own. Checking takes 0.1 s for each GB that lies in the page cache, so 0.12 s for
+10^8 rows. What does not agree counts as not there, and is built anew.
 """
 
 import errno
+import hashlib
 import json
 import mmap
 import os
 import shutil
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from dataserver.errors import InternalError, InvalidConfigError
@@ -46,6 +54,7 @@ class Building:
         self._root = root
         self.path = root / f"{_BUILDING}{os.getpid()}-{uuid.uuid4().hex}"
         self._files: dict[str, BinaryIO] = {}
+        self._hashes: dict[str, xxhash.xxh3_128] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -66,13 +75,19 @@ class Building:
         try:
             if name not in self._files:
                 self._files[name] = (self.path / name).open("ab")
-            self._files[name].write(np.ascontiguousarray(array).data)
+            data = np.ascontiguousarray(array).data
+            self._files[name].write(data)
         except OSError as error:
             raise unwritable(self._root, error) from error
+        self._hashes.setdefault(name, xxhash.xxh3_128()).update(data)
 
-    def write_json(self, name: str, content: dict[str, object]) -> None:
-        """Write `content` to the file `name`."""
-        (self.path / name).write_text(json.dumps(content), encoding="utf-8")
+    def digests(self) -> dict[str, str]:
+        """XXH3-128 of each array as it stands, in hex, by name."""
+        return {name: found.hexdigest() for name, found in self._hashes.items()}
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write `content` to the file `name`; `unseal` reads it."""
+        (self.path / name).write_text(seal(content), encoding="utf-8")
 
     def read(self, name: str, dtype: str, count: int) -> NDArray[Any]:
         """Map the `count` numbers of the file `name`."""
@@ -83,8 +98,9 @@ class Building:
         return array
 
     def drop(self, name: str) -> None:
-        """Remove the file `name`."""
+        """Remove the array `name`."""
         self._close_files()
+        del self._hashes[name]
         (self.path / name).unlink()
 
     def publish(self, final: Path) -> None:
@@ -106,14 +122,14 @@ class Building:
             self._files.popitem()[1].close()
 
     def _move_to(self, final: Path) -> None:
-        """Names are hashes of contents: if the files that stand at `final` have our sizes, it is the same."""
+        """What stands at `final` stays if it has our contents, and is replaced if it is broken."""
         for _ in range(_MOVE_TRIES):
             try:
                 self.path.rename(final)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                if _sizes(final) == _sizes(self.path):
+                if _contents(final) == _contents(self.path):
                     return
                 shutil.rmtree(final, ignore_errors=True)
             else:
@@ -137,22 +153,44 @@ def write_atomically(path: Path, text: str) -> None:
         raise unwritable(path.parent, error) from error
 
 
-def map_array(path: Path, dtype: str, count: int) -> NDArray[Any] | None:
-    """The file's numbers, read-only and memory-mapped; None unless it holds exactly `count` of them."""
+def seal(content: Mapping[str, Any]) -> str:
+    """`content` as JSON that tells when it was changed."""
+    return json.dumps({"digest": _digest_of(content), "content": content}, indent=1)
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """What was sealed; anything else raises `ValueError`, `KeyError` or `TypeError`."""
+    sealed = json.loads(text)
+    content: dict[str, Any] = sealed["content"]
+    if sealed["digest"] != _digest_of(content):
+        raise ValueError("its digest is another")
+    return content
+
+
+def map_array(path: Path, dtype: str, count: int, digest: str | None = None) -> NDArray[Any] | None:
+    """The file's numbers, read-only and memory-mapped.
+
+    None unless it holds exactly `count` of them, with the XXH3-128 `digest` if one is given.
+    """
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size != count * np.dtype(dtype).itemsize:
                 return None
             if count == 0:
                 return np.zeros(0, dtype=dtype)
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
+            array = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
     except FileNotFoundError:
         return None
+    return array if digest in (None, xxhash.xxh3_128_hexdigest(array.data)) else None
 
 
 def unwritable(path: Path, error: OSError) -> InvalidConfigError:
     """The error for an index directory that cannot be written."""
     return InvalidConfigError(f"The index directory '{path}' cannot be written ({error}). Name another one.")
+
+
+def _digest_of(content: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
 
 
 def _sync(path: Path) -> None:
@@ -163,12 +201,16 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sizes(directory: Path) -> dict[str, int]:
-    """Sizes by name; empty if the directory went away under us."""
+def _contents(directory: Path) -> dict[str, str]:
+    """Digests by name; empty if the directory went away under us."""
+    found = {}
     try:
-        return {file.name: file.stat().st_size for file in directory.iterdir()}
+        for path in directory.iterdir():
+            with path.open("rb") as file:
+                found[path.name] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
     except FileNotFoundError:
         return {}
+    return found
 
 
 def _sweep(root: Path) -> None:

@@ -4,18 +4,18 @@ It is the server's own record, kept in the index directory. A file that no longe
 is another store (at opening) or a damaged one (while it is open).
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import xxhash
 
+from dataserver.stores.index import seal, unseal
 from dataserver.stores.schema import Column, LossMask
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,11 @@ class LengthBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A store as it was admitted. `max_token` (-1: no token at all) stands in row `max_token_row` first."""
+    """A store as it was admitted.
+
+    `max_token` (-1: no token at all) stands in row `max_token_row` first. `array_digests`: XXH3-128
+    of each array of the index, in hex, by file name.
+    """
 
     format: str
     loss_mask: LossMask
@@ -76,6 +80,7 @@ class Manifest:
     max_token: int
     max_token_row: int
     length_histogram: tuple[LengthBucket, ...]
+    array_digests: Mapping[str, str]
 
     @property
     def token_bytes(self) -> int:
@@ -84,12 +89,12 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as text."""
-        return json.dumps(asdict(self), indent=1)
+        return seal(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
         """Read what `to_json` wrote; anything else raises `ValueError`, `KeyError` or `TypeError`."""
-        fields = json.loads(text)
+        fields = unseal(text)
         return cls(
             **fields
             | {

@@ -7,13 +7,15 @@ discover ──> manifest of this path? ── sizes, times, inodes agree ──
 import json
 from pathlib import Path
 
+import numpy as np
 import xxhash
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
+from dataserver.stores.block_cache import BlockCache, shared_cache
 from dataserver.stores.discovery import Discovery, discover
 from dataserver.stores.index import Building, default_index_dir, write_atomically
 from dataserver.stores.manifest import INDEX_VERSION, Manifest, Shard
-from dataserver.stores.progress import Progress, no_progress
+from dataserver.stores.progress import ReportBytes, report_nothing
 from dataserver.stores.schema import LossMask
 from dataserver.stores.store import Store
 from dataserver.stores.tables import Tables
@@ -24,12 +26,14 @@ def open_store(
     *,
     loss_mask: LossMask = LossMask.COLUMN,
     index_dir: Path | None = None,
-    progress: Progress | None = None,
+    progress: ReportBytes | None = None,
+    cache: BlockCache | None = None,
 ) -> Store:
     """Open the store at `path`, a file or a directory; the first time every row is checked.
 
     `index_dir`: where derived data goes, by default `~/.cache/dataserver/index`. `progress` is
-    called with bytes done and bytes in all while rows are checked.
+    called with bytes done and bytes in all while rows are checked. `cache` holds decoded blocks, by
+    default one of 1 GiB that all stores of the process share.
 
     Raises `StoreNotFoundError`, `StoreRefusedError` for the first rule that the store breaks, and
     `InvalidConfigError` if the index cannot be written.
@@ -41,12 +45,23 @@ def open_store(
     index = default_index_dir() if index_dir is None else index_dir.absolute()
     try:
         discovery = discover(root)
-        warm = _open_warm(root, index, discovery, loss_mask)
-        if warm is not None:
-            return warm
-        return _open_cold(root, index, discovery, loss_mask, progress or no_progress)
+        admitted = _find(root, index, discovery, loss_mask)
+        if admitted is None:
+            admitted = _admit(root, index, discovery, loss_mask, progress or report_nothing)
     except OSError as error:
         raise StoreRefusedError(f"Pretokenized dataset at '{root}' cannot be read ({error}).") from error
+    manifest, tables = admitted
+    cache = cache or shared_cache()
+    _check_block_sizes(manifest, tables, cache.limit_bytes)
+    return Store(
+        path=root,
+        index_dir=index,
+        discovery=discovery,
+        manifest=manifest,
+        tables=tables,
+        cache=cache,
+        reopen=reopen_store,
+    )
 
 
 def reopen_store(path: Path, loss_mask: LossMask, index_dir: Path, fingerprint: str) -> Store:
@@ -59,8 +74,8 @@ def reopen_store(path: Path, loss_mask: LossMask, index_dir: Path, fingerprint: 
     return store
 
 
-def _open_warm(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask) -> Store | None:
-    """The store by its manifest; None if there is none, or it no longer agrees with the files or the index."""
+def _find(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask) -> tuple[Manifest, Tables] | None:
+    """What was admitted before; None if nothing was, or it no longer agrees with the files or the index."""
     try:
         text = _manifest_path(root, index, loss_mask).read_text(encoding="utf-8")
         manifest = Manifest.from_json(text)
@@ -70,29 +85,50 @@ def _open_warm(root: Path, index: Path, discovery: Discovery, loss_mask: LossMas
         return None
     if not all(_agrees(discovery.root / shard.path, shard) for shard in manifest.shards):
         return None
-    return _open_admitted(root, index, discovery, manifest)
+    tables = _open_tables(index, manifest)
+    return None if tables is None else (manifest, tables)
 
 
-def _open_cold(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask, progress: Progress) -> Store:
+def _admit(
+    root: Path, index: Path, discovery: Discovery, loss_mask: LossMask, progress: ReportBytes
+) -> tuple[Manifest, Tables]:
     # Imported here: a warm open needs no pyarrow.
     from dataserver.stores.scan import scan_store  # noqa: PLC0415
 
-    store = None
-    while store is None:
+    tables = None
+    while tables is None:
         # Again if someone deleted the index in between: it may be deleted at any time.
         with Building(index) as building:
             manifest = scan_store(discovery, store_path=root, loss_mask=loss_mask, building=building, progress=progress)
             building.publish(_tables_path(index, manifest))
         write_atomically(_manifest_path(root, index, loss_mask), manifest.to_json())
-        store = _open_admitted(root, index, discovery, manifest)
-    return store
+        tables = _open_tables(index, manifest)
+    return manifest, tables
 
 
-def _open_admitted(root: Path, index: Path, discovery: Discovery, manifest: Manifest) -> Store | None:
-    tables = Tables.open(_tables_path(index, manifest), rows=manifest.rows, shards=len(manifest.shards))
-    if tables is None:
-        return None
-    return Store(path=root, index_dir=index, discovery=discovery, manifest=manifest, tables=tables)
+def _open_tables(index: Path, manifest: Manifest) -> Tables | None:
+    return Tables.open(
+        _tables_path(index, manifest),
+        rows=manifest.rows,
+        shards=len(manifest.shards),
+        digests=manifest.array_digests,
+    )
+
+
+def _check_block_sizes(manifest: Manifest, tables: Tables, cache_bytes: int) -> None:
+    """Refuse a block that could not be decoded within the cache: a read of one of its rows would wait for ever."""
+    for shard, blocks in zip(manifest.shards, tables.blocks, strict=True):
+        needed_bytes = blocks.needed_bytes
+        over = np.flatnonzero(needed_bytes > cache_bytes)
+        if shard.layout is None and len(over):
+            unit = "row group" if manifest.format == "parquet" else "record batch"
+            raise StoreRefusedError(
+                f"Shard '{shard.path}', {unit} {over[0]}: decoding it takes up to {needed_bytes[over[0]]} bytes, "
+                f"more than block_cache_bytes = {cache_bytes}. Write the shard in smaller pieces (row_group_size for "
+                "Parquet), or as uncompressed Arrow, or raise block_cache_bytes.",
+                shard=shard.path,
+                block=int(over[0]),
+            )
 
 
 def _agrees(path: Path, shard: Shard) -> bool:

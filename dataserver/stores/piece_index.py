@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from dataserver.stores.pieces import Piece
 from dataserver.stores.ragged import Ragged, row_at
-from dataserver.stores.tables import NO_TARGET
+from dataserver.stores.tables import NO_FIRST_TARGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceIndex:
     """What the index holds of each row of a piece, int32[n] each.
 
-    `first_targets`: position of the first target at or after 1, or `NO_TARGET`.
+    `first_targets`: position of the first target at or after 1, or `NO_FIRST_TARGET`.
     `targets`: number of targets at or after position 1.
     `max_token` stands in `max_token_row` for the first time; -1 and 0 where there is no token.
     """
@@ -49,10 +49,10 @@ def index_piece(piece: Piece) -> PieceIndex:
 def _targets(
     mask: Ragged | None, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First target at or after position 1 (or NO_TARGET), and how many there are, int64[n] each."""
+    """First target at or after position 1 (or NO_FIRST_TARGET), and how many there are, int64[n] each."""
     if mask is None:
         counts = np.maximum(ends - begins - 1, 0)
-        return np.where(counts > 0, 1, NO_TARGET), counts
+        return np.where(counts > 0, 1, NO_FIRST_TARGET), counts
     flat, _ = mask.flat()
     run_begins, run_ends = _runs_of_ones(flat)
     before = np.concatenate(([0], np.cumsum(run_ends - run_begins)))
@@ -64,7 +64,7 @@ def _targets(
 
     candidates = np.minimum(begins + 1, ends)
     counts = ones_before(ends) - ones_before(candidates)
-    first = np.full(len(begins), NO_TARGET, dtype=np.int64)
+    first = np.full(len(begins), NO_FIRST_TARGET, dtype=np.int64)
     found = counts > 0
     run = np.searchsorted(run_ends, candidates[found], side="right")
     first[found] = np.maximum(run_begins[run], candidates[found]) - begins[found]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-Progress = Callable[[int, int], None]
+ReportBytes = Callable[[int, int], None]
 """Called with bytes done and bytes in all."""
 
 
-def no_progress(done_bytes: int, total_bytes: int) -> None:
+def report_nothing(done_bytes: int, total_bytes: int) -> None:
     """Tell nobody."""

@@ -19,7 +19,6 @@ import xxhash
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import Fault, first_fault
-from dataserver.stores.block_cache import check_block_size
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.figures import RunningFigures
 from dataserver.stores.formats import open_shard_file
@@ -28,7 +27,7 @@ from dataserver.stores.layout import MappedFile, Placement, place
 from dataserver.stores.manifest import Manifest, Shard, ShardLayout, store_fingerprint
 from dataserver.stores.piece_index import index_piece
 from dataserver.stores.pieces import Piece, pieces_of
-from dataserver.stores.progress import Progress
+from dataserver.stores.progress import ReportBytes
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask, ShardSchema, check_schemas, selected_columns
 from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
 
@@ -52,7 +51,7 @@ class _Scan:
     discovery: Discovery
     loss_mask: LossMask
     building: Building
-    progress: Progress
+    progress: ReportBytes
     bytes_total: int
     bytes_done: int = 0
     figures: RunningFigures = field(default_factory=RunningFigures)
@@ -64,7 +63,7 @@ class _Scan:
 
 
 def scan_store(
-    discovery: Discovery, *, store_path: Path, loss_mask: LossMask, building: Building, progress: Progress
+    discovery: Discovery, *, store_path: Path, loss_mask: LossMask, building: Building, progress: ReportBytes
 ) -> Manifest:
     """Admit a store: its manifest, with the index arrays left in `building`.
 
@@ -94,6 +93,7 @@ def scan_store(
         max_token=figures.max_token,
         max_token_row=figures.max_token_row,
         length_histogram=figures.histogram(),
+        array_digests=building.digests(),
     )
 
 
@@ -150,6 +150,7 @@ def _scan_block(
     rows = scan.figures.rows
     tokens = scan.figures.tokens
     positions = (0, 0, 0, 0)
+    largest = 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -157,10 +158,11 @@ def _scan_block(
             _add_piece(scan, piece, where, scan.figures.rows - rows)
         layout, positions = _positions(batch, mapped)
         layouts.add(layout)
-        if layout is None:
-            size = (scan.figures.rows - rows, scan.figures.tokens - tokens)
-            check_block_size(*size, shard=where.shard, block=f"{where.unit} {where.block}")
-    scan.building.append(BLOCKS, np.array([shard, scan.figures.rows - rows, begin, end, *positions], dtype="<i8"))
+        largest = max(largest, batch.nbytes)
+    # While a record batch is decoded the one before is still held, and of Arrow the file's own bytes, twice.
+    decoding = 2 * largest if mapped is None else largest + 2 * (end - begin)
+    figures = (scan.figures.rows - rows, begin, end, *positions, scan.figures.tokens - tokens, decoding)
+    scan.building.append(BLOCKS, np.array([shard, *figures], dtype="<i8"))
 
 
 def _add_piece(scan: _Scan, piece: Piece, where: _Where, row: int) -> None:

@@ -1,22 +1,28 @@
-"""Which rows are kept for one longest sample, and what that comes to: the files of a view.
+"""Which rows are kept for one longest sample, and what that comes to.
 
-    length, first target of each row ──> verdict ──> numbers of the kept rows, figures
-                                          └ long ──> targets within the prefix (their masks are read once)
+    length, first target of each row ──> verdict ──> figures                          (`sum_up`, writes nothing)
+                                          ├──────> numbers of the kept rows, figures  (`select`, the files of a view)
+                                          └ long ──> targets within the prefix        (their masks are read once)
 
 Works through the rows in chunks, so that memory is bounded at any number of them.
+
+Which rows are kept decides which sample stands at which position: any change of the rules here,
+or of what the index calls a first target, raises ORDER_VERSION in `planning.fingerprint`.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import StoreRefusedError
+from dataserver.errors import InvalidRequestError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.index import Building
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.tables import NO_TARGET, Tables
+from dataserver.stores.tables import NO_FIRST_TARGET, Tables
 
 REASONS = ("", "empty", "no_target", "target_cut_off", "too_long")
 """Why a row is not served; a verdict is an index into this, and 0 is a kept row."""
@@ -31,7 +37,11 @@ _CHUNK_TOKENS = 1 << 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a view sums up; `cut_tokens` are lost to truncation, `long_rows` are kept rows that are cut."""
+    """What is served for one longest sample.
+
+    `cut_tokens` are lost to truncation, `long_rows` are kept rows that are cut, `dropped` counts
+    the other rows by reason (reasons without rows are left out).
+    """
 
     rows: int
     kept_tokens: int
@@ -50,42 +60,39 @@ def verdicts(lengths: NDArray[Any], first_targets: NDArray[Any], max_length: int
     found[first_targets >= max_length] = REASONS.index("target_cut_off")
     if long_rows is LongRows.DROP:
         found[lengths > max_length] = REASONS.index("too_long")
-    found[first_targets == NO_TARGET] = REASONS.index("no_target")
+    found[first_targets == NO_FIRST_TARGET] = REASONS.index("no_target")
     found[lengths == 0] = REASONS.index("empty")
     return found
 
 
-def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows) -> None:
-    """Write a view's files: `FIGURES`, `ROWS` unless every row is kept, `TARGETS` if kept rows are cut.
+def sum_up(
+    tables: Tables,
+    max_length: int,
+    long_rows: LongRows,
+    kept: Callable[[NDArray[np.int64]], None] = lambda _: None,
+) -> Figures:
+    """The figures, in one pass over the index that writes nothing; `kept` is given the kept rows' numbers in chunks.
 
-    Raises `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
+    Takes 0.7 s for 10^8 rows, and 50 MB. Raises `InvalidRequestError` for a `max_length` below 1,
+    and `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
     """
-    figures = _select_rows(building, tables, max_length, long_rows)
-    if figures.long_rows:
-        _count_prefix_targets(building, tables, shard_rows, max_length, figures)
-    building.write_json(FIGURES, asdict(figures))
-
-
-def _select_rows(building: Building, tables: Tables, max_length: int, long_rows: LongRows) -> Figures:
-    """Write the numbers of the kept rows, unless that is all of them; sum up."""
+    if max_length < 1:
+        raise InvalidRequestError(f"max_length = {max_length}: give at least 1")
     counts = np.zeros(len(REASONS), dtype=np.int64)
     kept_tokens = cut_tokens = long_count = 0
-    building.append(ROWS, np.zeros(0, dtype=np.int64))
     for begin in range(0, len(tables.lengths), _CHUNK_ROWS):
         lengths = tables.lengths[begin : begin + _CHUNK_ROWS].astype(np.int64)
         first_targets = tables.first_targets[begin : begin + _CHUNK_ROWS]
         if long_rows is LongRows.REFUSE:
             _refuse_long(begin, lengths, first_targets, max_length)
         found = verdicts(lengths, first_targets, max_length, long_rows)
-        kept = np.flatnonzero(found == 0)
+        rows = np.flatnonzero(found == 0)
         counts += np.bincount(found, minlength=len(REASONS))
-        over = np.maximum(lengths[kept] - max_length, 0)
+        over = np.maximum(lengths[rows] - max_length, 0)
         cut_tokens += int(over.sum())
-        kept_tokens += int(lengths[kept].sum() - over.sum())
+        kept_tokens += int(lengths[rows].sum() - over.sum())
         long_count += int(np.count_nonzero(over))
-        building.append(ROWS, kept + begin)
-    if counts[0] == len(tables.lengths):
-        building.drop(ROWS)
+        kept(rows + begin)
     return Figures(
         rows=int(counts[0]),
         kept_tokens=kept_tokens,
@@ -95,9 +102,33 @@ def _select_rows(building: Building, tables: Tables, max_length: int, long_rows:
     )
 
 
+def check_usable(path: Path, max_length: int, figures: Figures) -> None:
+    """Raise `StoreRefusedError` if no row of the store at `path` is served."""
+    if figures.rows == 0:
+        dropped = ", ".join(f"{count} {reason}" for reason, count in figures.dropped.items()) or "no rows"
+        raise StoreRefusedError(
+            f"Pretokenized dataset at '{path}' produced 0 usable examples. "
+            f"(max_length {max_length}, dropped: {dropped})"
+        )
+
+
+def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows) -> None:
+    """Write a view's files: `FIGURES`, `ROWS` unless every row is kept, `TARGETS` if kept rows are cut.
+
+    Raises as `sum_up` does.
+    """
+    building.append(ROWS, np.zeros(0, dtype=np.int64))
+    figures = sum_up(tables, max_length, long_rows, kept=lambda rows: building.append(ROWS, rows))
+    if figures.rows == len(tables.lengths):
+        building.drop(ROWS)
+    if figures.long_rows:
+        _count_prefix_targets(building, tables, shard_rows, max_length, figures)
+    building.write_json(FIGURES, {"figures": asdict(figures), "digests": building.digests()})
+
+
 def _refuse_long(begin: int, lengths: NDArray[np.int64], first_targets: NDArray[np.int32], max_length: int) -> None:
     """Rows without any target are dropped whatever their length, and refuse nothing."""
-    refused = np.flatnonzero((lengths > max_length) & (first_targets != NO_TARGET))
+    refused = np.flatnonzero((lengths > max_length) & (first_targets != NO_FIRST_TARGET))
     if len(refused):
         at = int(refused[0])
         raise StoreRefusedError(

@@ -30,7 +30,7 @@ _CHECK_INTERVAL_S = 1.0
 class ShardRows:
     """Copies rows of a store, opening shards as they are needed. Safe to use from several threads."""
 
-    def __init__(self, *, root: Path, manifest: Manifest, tables: Tables) -> None:
+    def __init__(self, *, root: Path, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
         self._root = root
         self._manifest = manifest
         self._tables = tables
@@ -38,7 +38,8 @@ class ShardRows:
         self._shard_begins = np.concatenate(([0], np.cumsum(shard_rows, dtype=np.int64)))
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._checked_at = [0.0] * len(manifest.shards)
-        self._cache = BlockCache()
+        self._cache = cache
+        self._owner = object()
         self._lock = threading.Lock()
 
     def copy(
@@ -68,7 +69,7 @@ class ShardRows:
         """Let go of maps and decoded blocks. Idempotent; a later copy opens them again."""
         with self._lock:
             self._readers.clear()
-        self._cache.clear()
+        self._cache.forget(self._owner)
 
     def _reader(self, number: int) -> ShardReader:
         with self._lock:
@@ -93,6 +94,7 @@ class ShardRows:
             blocks=blocks,
             lengths=self._tables.lengths[begin:end],
             cache=self._cache,
+            owner=self._owner,
         )
 
     def _check_now_and_then(self, number: int) -> None:

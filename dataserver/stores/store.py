@@ -3,8 +3,9 @@
 rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,18 @@ from numpy.typing import NDArray
 
 from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
+from dataserver.stores.amplification import ReadAmplification, read_amplification
+from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
 from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
+
+# Longest samples for which a store remembers its figures: some hundred bytes each.
+_KEPT_FIGURES = 64
 
 # Tokens that iteration reads at a time.
 _ITERATION_TOKENS = 1 << 20
@@ -36,17 +43,29 @@ class Store:
     """An admitted store. Reads are safe from several threads; pickles as a reference that reopens it.
 
     `path`, `index_dir` as given to `open_store`. Every row number counts rows of the store from 0.
+    `reopen`: a function of a module that opens it again from path, mask, index directory and fingerprint.
     """
 
     def __init__(
-        self, *, path: Path, index_dir: Path, discovery: Discovery, manifest: Manifest, tables: Tables
+        self,
+        *,
+        path: Path,
+        index_dir: Path,
+        discovery: Discovery,
+        manifest: Manifest,
+        tables: Tables,
+        cache: BlockCache,
+        reopen: Callable[[Path, LossMask, Path, str], "Store"],
     ) -> None:
         self.path = path
         self.index_dir = index_dir
         self._discovery = discovery
         self._manifest = manifest
         self._tables = tables
-        self._shard_rows = ShardRows(root=discovery.root, manifest=manifest, tables=tables)
+        self._cache_bytes = cache.limit_bytes
+        self._reopen = reopen
+        self._shard_rows = ShardRows(root=discovery.root, manifest=manifest, tables=tables, cache=cache)
+        self._figures = lru_cache(_KEPT_FIGURES)(partial(sum_up, tables))
 
     @property
     def fingerprint(self) -> str:
@@ -136,14 +155,14 @@ class Store:
         """How many rows are about as long, in powers of two."""
         return self._manifest.length_histogram
 
-    def read_rows(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Row]:
-        """The rows, in the order asked; each block that they touch is read once.
+    def read_rows(self, rows: Sequence[int] | NDArray[np.int64], *, max_length: int | None = None) -> list[Row]:
+        """The rows, or the first `max_length` tokens of each, in the order asked; each block is read once.
 
         Raises `OutOfRangeError` for a row that there is not.
         """
         wanted = np.asarray(rows, dtype=np.int64)
         self._check_range(wanted)
-        lengths = self._tables.lengths[wanted].astype(np.int64)
+        lengths = np.minimum(self._tables.lengths[wanted].astype(np.int64), max_length or self.longest_row)
         ends = np.cumsum(lengths)
         starts = ends - lengths
         total = int(lengths.sum())
@@ -155,24 +174,39 @@ class Store:
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
 
-    def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
-        """What is served when no sample is longer than `max_length`.
+    def figures(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> Figures:
+        """What is served when no sample is longer than `max_length`; nothing is written for it.
 
-        Raises `StoreRefusedError` if nothing would be, and for the first longer row if `long_rows`
-        refuses them.
+        See `selection.sum_up` for its cost; the figures asked last are remembered.
+        """
+        return self._figures(max_length, long_rows)
+
+    def reasons(
+        self, begin: int, end: int, max_length: int, long_rows: LongRows = LongRows.TRUNCATE
+    ) -> tuple[str, ...]:
+        """Why each of the rows from `begin` up to `end` is not served; empty for a row that is."""
+        if not 0 <= begin <= end <= self.rows:
+            raise OutOfRangeError(f"There are no rows {begin} to {end} in '{self.path}', which has {self.rows} rows.")
+        lengths, first_targets = self._tables.lengths[begin:end], self._tables.first_targets[begin:end]
+        return tuple(REASONS[at] for at in verdicts(lengths, first_targets, max_length, long_rows).tolist())
+
+    def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
+        """The rows of an order whose samples are at most `max_length` long, for serving.
+
+        Its arrays are kept in the index directory, 12 bytes a row at most. Raises `StoreRefusedError`
+        if nothing would be served, and for the first longer row if `long_rows` refuses them.
         """
         view = self.selection(max_length, long_rows)
-        if view.rows == 0:
-            dropped = ", ".join(f"{count} {reason}" for reason, count in view.dropped.items()) or "no rows"
-            raise StoreRefusedError(
-                f"Pretokenized dataset at '{self.path}' produced 0 usable examples. "
-                f"(max_length {max_length}, dropped: {dropped})"
-            )
+        check_usable(self.path, max_length, view.figures)
         return view
 
     def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
-        """`view`, even if it has no rows: for looking at what is dropped."""
+        """`view`, even if it has no rows."""
         return open_view(self, self._tables, self._shard_rows, max_length, long_rows)
+
+    def read_amplification(self) -> ReadAmplification | None:
+        """What a full shuffle costs where the decoded store is larger than the cache; None where it is not."""
+        return read_amplification(self._manifest, self._tables, self._cache_bytes)
 
     def check_vocab(self, vocab_size: int) -> None:
         """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""
@@ -203,10 +237,7 @@ class Store:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Imported here: opening builds stores.
-        from dataserver.stores.opening import reopen_store  # noqa: PLC0415
-
-        return reopen_store, (self.path, self.loss_mask, self.index_dir, self.fingerprint)
+        return self._reopen, (self.path, self.loss_mask, self.index_dir, self.fingerprint)
 
     def _check_range(self, rows: NDArray[np.int64]) -> None:
         broken = (rows < 0) | (rows >= self.rows)

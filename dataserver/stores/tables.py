@@ -3,6 +3,7 @@
 Per row (int32 each): `lengths`, `first_targets`, `targets`. Per block one record of `BLOCK`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ TARGETS = "targets.i4"
 BLOCKS = "blocks.i8"
 
 # `first_targets` of a row that has no target at or after position 1.
-NO_TARGET = 2**31 - 1
+NO_FIRST_TARGET = 2**31 - 1
 
 BLOCK_FIELDS = (
     "shard",  # number of the shard
@@ -30,12 +31,14 @@ BLOCK_FIELDS = (
     "input_ids_values",
     "loss_mask_offsets",
     "loss_mask_values",
+    "tokens",
+    "decoding_bytes",  # what Arrow holds at most while the block is decoded
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """The blocks of one shard: `table` int64[b, 8] (`BLOCK_FIELDS`), `row_begins` int64[b + 1] within the shard."""
+    """The blocks of one shard: `table` int64[b, 10] (`BLOCK_FIELDS`), `row_begins` int64[b + 1] within the shard."""
 
     table: NDArray[np.int64]
     row_begins: NDArray[np.int64]
@@ -43,6 +46,11 @@ class Blocks:
     def field(self, name: str) -> NDArray[np.int64]:
         """One field of all blocks, int64[b]."""
         return self.table[:, BLOCK_FIELDS.index(name)]
+
+    @property
+    def needed_bytes(self) -> NDArray[np.int64]:
+        """What decoding each block takes at most, int64[b]: Arrow's part, then 4 bytes a token, 1 of mask, 8 a row."""
+        return self.field("tokens") * 5 + (self.field("rows") + 1) * 8 + self.field("decoding_bytes")
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The block of each row of the shard, int64[n]."""
@@ -59,22 +67,23 @@ class Tables:
     blocks: tuple[Blocks, ...]
 
     @classmethod
-    def open(cls, directory: Path, *, rows: int, shards: int) -> Self | None:
-        """Map the arrays in `directory`; None where one is missing or has another size."""
-        lengths = map_array(directory / LENGTHS, "<i4", rows)
-        first_targets = map_array(directory / FIRST_TARGETS, "<i4", rows)
-        targets = map_array(directory / TARGETS, "<i4", rows)
-        blocks = _open_blocks(directory / BLOCKS, shards)
+    def open(cls, directory: Path, *, rows: int, shards: int, digests: Mapping[str, str]) -> Self | None:
+        """Map the arrays in `directory`; None where one is missing or is not what was written."""
+        per_row = (LENGTHS, FIRST_TARGETS, TARGETS)
+        lengths, first_targets, targets = (
+            map_array(directory / name, "<i4", rows, digests.get(name, "")) for name in per_row
+        )
+        blocks = _open_blocks(directory / BLOCKS, shards, digests.get(BLOCKS, ""))
         if lengths is None or first_targets is None or targets is None or blocks is None:
             return None
         return cls(lengths=lengths, first_targets=first_targets, targets=targets, blocks=blocks)
 
 
-def _open_blocks(path: Path, shards: int) -> tuple[Blocks, ...] | None:
+def _open_blocks(path: Path, shards: int, digest: str) -> tuple[Blocks, ...] | None:
     width = len(BLOCK_FIELDS)
     if not path.is_file():
         return None
-    numbers: NDArray[Any] | None = map_array(path, "<i8", path.stat().st_size // 8)
+    numbers: NDArray[Any] | None = map_array(path, "<i8", path.stat().st_size // 8, digest)
     if numbers is None or len(numbers) % width:
         return None
     table = numbers.reshape(-1, width)

@@ -6,24 +6,43 @@
 Everything per row is a mapped file in the index directory; nothing is a Python object per row.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.run_spec import LongRows
-from dataserver.stores.index import Building, map_array
+from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
-from dataserver.stores.selection import FIGURES, REASONS, ROWS, TARGETS, Figures, select, verdicts
+from dataserver.stores.selection import FIGURES, ROWS, TARGETS, Figures, select
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.tables import Tables
 
-if TYPE_CHECKING:
-    from dataserver.stores.store import Store
+
+class ViewedStore(Protocol):
+    """What a view needs of its store; see `store.Store`."""
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+
+    @property
+    def index_dir(self) -> Path:
+        """Where views are kept."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the store in the index directory."""
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that a token needs."""
+
+    def selection(self, max_length: int, long_rows: LongRows) -> "StoreView":
+        """The view for this longest sample, again."""
 
 
 class StoreView:
@@ -36,7 +55,7 @@ class StoreView:
     def __init__(
         self,
         *,
-        store: "Store",
+        store: ViewedStore,
         tables: Tables,
         shard_rows: ShardRows,
         max_length: int,
@@ -50,29 +69,29 @@ class StoreView:
         self.long_rows = long_rows
         self._tables = tables
         self._shard_rows = shard_rows
-        self._figures = figures
+        self.figures = figures
         self._kept = kept
         self._prefix_targets = prefix_targets
 
     @property
     def rows(self) -> int:
         """Rows that are served."""
-        return self._figures.rows
+        return self.figures.rows
 
     @property
     def dropped(self) -> Mapping[str, int]:
         """How many rows are not served, by reason; reasons without rows are left out."""
-        return self._figures.dropped
+        return self.figures.dropped
 
     @property
     def kept_tokens(self) -> int:
         """Tokens that are served."""
-        return self._figures.kept_tokens
+        return self.figures.kept_tokens
 
     @property
     def cut_tokens(self) -> int:
         """Tokens of served rows that are lost to truncation."""
-        return self._figures.cut_tokens
+        return self.figures.cut_tokens
 
     def store_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Row numbers in the store, int64[n]; raises `OutOfRangeError` for a row that is not served."""
@@ -115,18 +134,6 @@ class StoreView:
         store_rows = self.store_rows(rows)
         self._shard_rows.copy(store_rows, self._served(store_rows), starts, tokens, loss_mask)
 
-    def verdict(self, store_row: int) -> tuple[bool, str]:
-        """Whether a row of the store is served, and why not (empty if it is)."""
-        if not 0 <= store_row < self.store.rows:
-            raise OutOfRangeError(f"There is no row {store_row} in '{self.store.path}'.")
-        reason = REASONS[int(self.verdicts(store_row, store_row + 1)[0])]
-        return reason == "", reason
-
-    def verdicts(self, begin: int, end: int) -> NDArray[Any]:
-        """The verdict on each row of the store from `begin` up to `end`, as an index into `REASONS`, int8[n]."""
-        lengths, first_targets = self._tables.lengths[begin:end], self._tables.first_targets[begin:end]
-        return verdicts(lengths, first_targets, self.max_length, self.long_rows)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_view, (self.store, self.max_length, self.long_rows)
 
@@ -134,13 +141,13 @@ class StoreView:
         return np.minimum(self._tables.lengths[store_rows], self.max_length).astype(np.int64)
 
 
-def open_view(store: "Store", tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows) -> StoreView:
+def open_view(
+    store: ViewedStore, tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows
+) -> StoreView:
     """The view, from the index directory, where it is computed first if need be.
 
-    Raises `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
+    Raises as `selection.sum_up` does.
     """
-    if max_length < 1:
-        raise InvalidRequestError(f"max_length = {max_length}: give at least 1")
     name = f"{store.fingerprint}-{INDEX_VERSION}-{max_length}-{long_rows}"
     directory = store.index_dir / "views" / name
     view = _load(directory, store, tables, shard_rows, max_length=max_length, long_rows=long_rows)
@@ -153,20 +160,24 @@ def open_view(store: "Store", tables: Tables, shard_rows: ShardRows, max_length:
     return view
 
 
-def _reopen_view(store: "Store", max_length: int, long_rows: LongRows) -> StoreView:
+def _reopen_view(store: ViewedStore, max_length: int, long_rows: LongRows) -> StoreView:
     return store.selection(max_length, long_rows)
 
 
 def _load(
-    directory: Path, store: "Store", tables: Tables, shard_rows: ShardRows, *, max_length: int, long_rows: LongRows
+    directory: Path, store: ViewedStore, tables: Tables, shard_rows: ShardRows, *, max_length: int, long_rows: LongRows
 ) -> StoreView | None:
     """The view in `directory`; None where it is not there, or not whole."""
     try:
-        figures = Figures(**json.loads((directory / FIGURES).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        content = unseal((directory / FIGURES).read_text(encoding="utf-8"))
+        figures, digests = Figures(**content["figures"]), content["digests"]
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-    kept = map_array(directory / ROWS, "<i8", figures.rows) if figures.dropped else None
-    prefix_targets = map_array(directory / TARGETS, "<i4", figures.rows) if figures.long_rows else None
+    kept = prefix_targets = None
+    if figures.dropped:
+        kept = map_array(directory / ROWS, "<i8", figures.rows, digests.get(ROWS, ""))
+    if figures.long_rows:
+        prefix_targets = map_array(directory / TARGETS, "<i4", figures.rows, digests.get(TARGETS, ""))
     if (figures.dropped and kept is None) or (figures.long_rows and prefix_targets is None):
         return None
     return StoreView(

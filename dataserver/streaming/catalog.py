@@ -4,14 +4,10 @@ from collections.abc import Callable, Mapping
 
 from dataserver.config import ServerConfig
 from dataserver.errors import StoreNotFoundError
-from dataserver.run_spec import LongRows
-from dataserver.stores import LossMask, Store, StoreView, open_store
-
-# A view needs a bound of at least 2; a store whose rows are all shorter serves nothing anyway.
-LEAST_MAX_LENGTH = 2
+from dataserver.stores import BlockCache, Figures, LossMask, Store, open_store
 
 # Name of the store, bytes read so far, bytes in all.
-Progress = Callable[[str, int, int], None]
+ReportStoreBytes = Callable[[str, int, int], None]
 
 
 class StoreCatalog:
@@ -45,7 +41,7 @@ class StoreCatalog:
 def open_catalog(
     config: ServerConfig,
     *,
-    progress: Progress | None = None,
+    progress: ReportStoreBytes | None = None,
     admitted: Callable[[str, Store], None] | None = None,
 ) -> StoreCatalog:
     """Admit every configured store; blocks. Raises what `open_store` raises, after closing what it opened.
@@ -53,13 +49,15 @@ def open_catalog(
     `admitted` is told of each store as it is ready.
     """
     stores: dict[str, Store] = {}
+    cache = BlockCache(config.block_cache_bytes)
     try:
         for name, settings in config.stores.items():
             stores[name] = open_store(
                 settings.path,
                 loss_mask=LossMask(settings.loss_mask),
                 index_dir=config.index_dir,
-                progress=_named(progress or _quietly, name),
+                progress=_named(progress or _report_nothing, name),
+                cache=cache,
             )
             if admitted is not None:
                 admitted(name, stores[name])
@@ -69,14 +67,14 @@ def open_catalog(
     return StoreCatalog(stores)
 
 
-def whole_view(store: Store) -> StoreView:
-    """What is served of a store where no `max_length` cuts or drops anything."""
-    return store.view(max(store.longest_row, LEAST_MAX_LENGTH), LongRows.TRUNCATE)
+def whole_figures(store: Store) -> Figures:
+    """What is served of a store where no `max_length` cuts or drops anything, be it nothing."""
+    return store.figures(max(store.longest_row, 1))
 
 
-def _named(progress: Progress, name: str) -> Callable[[int, int], None]:
+def _named(progress: ReportStoreBytes, name: str) -> Callable[[int, int], None]:
     return lambda done, total: progress(name, done, total)
 
 
-def _quietly(_name: str, _done: int, _total: int) -> None:
+def _report_nothing(_name: str, _done: int, _total: int) -> None:
     """Tell nobody."""

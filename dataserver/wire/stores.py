@@ -33,6 +33,14 @@ class IgnoredPathInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInfo:
+    """A file of a store that is a link out of it, and the file that is read."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LengthBucketInfo:
     """How many rows have a length in [begin, end)."""
 
@@ -61,6 +69,7 @@ class StoreInfo:
     kept_tokens: int
     cut_tokens: int
     length_histogram: tuple[LengthBucketInfo, ...]
+    links: tuple[LinkInfo, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +108,7 @@ def store_from_proto(message: store_service_pb2.Store) -> StoreInfo:
             LengthBucketInfo(begin=bucket.begin, end=bucket.end, rows=bucket.rows)
             for bucket in message.length_histogram
         ),
+        links=tuple(LinkInfo(path=link.path, target=link.target) for link in message.links),
     )
 
 

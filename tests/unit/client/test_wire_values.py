@@ -22,6 +22,7 @@ PAIRS = [
     (store_service_pb2.Shard, stores.ShardInfo),
     (store_service_pb2.IgnoredPath, stores.IgnoredPathInfo),
     (store_service_pb2.LengthBucket, stores.LengthBucketInfo),
+    (store_service_pb2.Link, stores.LinkInfo),
     (store_service_pb2.Sample, stores.SampleInfo),
 ]
 
@@ -52,6 +53,7 @@ def test_a_store_is_read_whole():
         ignored=[store_service_pb2.IgnoredPath(path="README", reason="no data")],
         dropped={"no_target": 2},
         length_histogram=[store_service_pb2.LengthBucket(begin=4, end=8, rows=7)],
+        links=[store_service_pb2.Link(path="a.arrow", target="/elsewhere/a.arrow")],
     )
     store = stores.store_from_proto(message)
     assert (store.name, store.rows, store.token_bytes, store.dropped) == ("chat", 7, 2, {"no_target": 2})
@@ -59,6 +61,7 @@ def test_a_store_is_read_whole():
     assert store.shards == (stores.ShardInfo(path="a.arrow", size=9, rows=7, digest="00"),)
     assert store.ignored == (stores.IgnoredPathInfo(path="README", reason="no data"),)
     assert store.length_histogram == (stores.LengthBucketInfo(begin=4, end=8, rows=7),)
+    assert store.links == (stores.LinkInfo(path="a.arrow", target="/elsewhere/a.arrow"),)
 
 
 def test_a_plan_keeps_rounds_ranks_and_samples_in_order():

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import textwrap
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
-from dataserver.stores import block_cache
-from dataserver.stores.block_cache import BlockCache, DecodedBlock
+from dataserver.run_spec import Shuffle
+from dataserver.sampling.order import SampleOrder
+from dataserver.stores import BlockCache, open_store
 from dataserver.stores.decoded import DecodedReader
 from dataserver.stores.parquet_file import ParquetFile
-
-
-def block(size):
-    return DecodedBlock(tokens=np.zeros(size, np.uint16), mask=None, starts=np.zeros(1, np.int64))
 
 
 @pytest.fixture
@@ -47,68 +43,79 @@ def test_each_row_group_that_rows_touch_is_read_once(opened, one_file, table, de
     assert len(decoded) == 3, "what is decoded is held"
 
 
-def test_the_least_recently_used_block_goes_first_and_bytes_are_counted():
-    cache = BlockCache(limit_bytes=1000)
-    made = []
-
-    def get(number, size=150):
-        cache.get((0, number), lambda: made.append(number) or block(size))
-
-    for number in (1, 2, 3):
-        get(number)
-    assert cache.held_bytes == 3 * 308
-    get(1)
-    get(4)
-    get(1)
-    get(2)
-    assert made == [1, 2, 3, 4, 2]
-    assert cache.held_bytes <= 1000
-    get(5, size=5000)
-    assert cache.held_bytes == 10_008, "one block is held whatever its size"
-    cache.clear()
-    assert cache.held_bytes == 0
+def test_a_row_group_above_the_bound_is_refused_by_its_name(one_file, table, index_dir):
+    path = one_file(table([[1]] * 3 + [[1] * 400] * 3), "parquet", rows_per_block=3)
+    limit = 5_000
+    text = (
+        rf"Shard '{path.name}', row group 1: decoding it takes up to \d+ bytes, more than block_cache_bytes = {limit}"
+    )
+    with pytest.raises(StoreRefusedError, match=text):
+        open_store(path, index_dir=index_dir, cache=BlockCache(limit))
+    assert len(open_store(path, index_dir=index_dir, cache=BlockCache(100_000))) == 6
+    with pytest.raises(StoreRefusedError, match="row group 1"):
+        open_store(path, index_dir=index_dir, cache=BlockCache(limit))
 
 
-def test_threads_that_want_one_block_decode_it_once():
-    cache = BlockCache()
-    entered, go, made = threading.Event(), threading.Event(), []
-
-    def decode():
-        entered.set()
-        assert go.wait(10)
-        made.append(1)
-        return block(1)
-
-    threads = [threading.Thread(target=cache.get, args=((0, 0), decode)) for _ in range(4)]
-    threads[0].start()
-    assert entered.wait(10)
-    for thread in threads[1:]:
-        thread.start()
-    go.set()
-    for thread in threads:
-        thread.join(10)
-    assert made == [1]
+def test_a_mapped_record_batch_of_any_size_needs_no_cache(one_file, table, index_dir):
+    store = open_store(one_file(table([[1] * 4000])), index_dir=index_dir, cache=BlockCache(1))
+    assert len(store[0].input_ids) == 4000
 
 
-def test_a_decode_that_fails_is_tried_again_by_the_next():
-    cache = BlockCache()
+@pytest.mark.parametrize("form", ["arrow_lz4", "parquet"])
+def test_what_was_reserved_covers_the_decoded_block(one_file, table, index_dir, form):
+    rows = [[row, 70_000, row][: row % 4] for row in range(300)]
+    store = open_store(one_file(table(rows), form, rows_per_block=50), index_dir=index_dir)
+    decoded = sum(len(row) for row in rows) * (store.token_bytes + 1) + (len(rows) + 6) * 8
+    (blocks,) = store._tables.blocks
+    assert decoded < blocks.needed_bytes.sum() < 10 * decoded
 
-    def fail():
-        raise StoreDamagedError("broken")
 
+def test_stores_of_one_cache_share_its_bound(tmp_path, write, table, index_dir):
+    cache = BlockCache(60_000)
+    paths = [write(tmp_path / name, table([[row] * 20 for row in range(200)]), "parquet", 20) for name in "ab"]
+    stores = [open_store(path, index_dir=index_dir, cache=cache) for path in paths]
     for _ in range(2):
-        with pytest.raises(StoreDamagedError):
-            cache.get((0, 0), fail)
-    assert cache.get((0, 0), lambda: block(1)).nbytes == 10
+        for store in stores:
+            assert [int(row.input_ids[0]) for row in store.read_rows(range(200))] == list(range(200))
+            assert 0 < cache.counted_bytes <= 60_000
+    stores[0].close()
+    stores[1].close()
+    assert cache.counted_bytes == 0
 
 
-def test_a_block_above_the_bound_is_refused_at_admission(opened, one_file, table, monkeypatch):
-    monkeypatch.setattr(block_cache, "CACHE_BYTES", 1000)
-    path = one_file(table([[1] * 50] * 6), "parquet", rows_per_block=3)
-    assert len(opened(path)) == 6
-    path = one_file(table([[1] * 100] * 6), "parquet", rows_per_block=3)
-    with pytest.raises(StoreRefusedError, match=r"row group 0: its 300 tokens take 1524 bytes decoded"):
-        opened(path)
+def test_a_full_shuffle_over_a_store_beyond_the_cache_is_right_and_costs_what_was_said(
+    one_file, table, index_dir, decoded
+):
+    rows, per_group, together = 2_000, 50, 8
+    path = one_file(table([[row, 7, row] for row in range(rows)]), "parquet", rows_per_block=per_group)
+    cache = BlockCache(12_000)
+    store = open_store(path, index_dir=index_dir, cache=cache)
+    said = store.read_amplification()
+    assert said is not None
+    assert (said.blocks, said.cache_bytes) == (rows // per_group, 12_000)
+    assert said.decoded_bytes == rows * 3 * 3 + (rows + said.blocks) * 8
+    view = store.view(3)
+    order = SampleOrder((rows,), 5, Shuffle.FULL)
+    decoded.clear()
+    served = []
+    for begin in range(0, rows, together):
+        numbers = order.samples(0, begin, begin + together).row
+        tokens, mask = np.zeros(3 * together, np.uint16), np.zeros(3 * together, np.uint8)
+        view.read_into(numbers, tokens, mask, np.arange(together) * 3)
+        assert tokens[::3].tolist() == tokens[2::3].tolist() == numbers.tolist()
+        assert cache.counted_bytes <= 12_000
+        served += numbers.tolist()
+    assert sorted(served) == list(range(rows))
+    assert len(decoded) * per_group / rows == pytest.approx(said.rows_per_row, rel=0.1)
+    assert said.rows_per_row < per_group
+
+
+def test_nothing_is_said_of_a_store_that_fits_the_cache_or_is_mapped(one_file, table, index_dir):
+    rows = [[row, 7] for row in range(500)]
+    store = open_store(one_file(table(rows), "parquet", rows_per_block=10), index_dir=index_dir)
+    assert store.read_amplification() is None
+    store = open_store(one_file(table(rows)), index_dir=index_dir, cache=BlockCache(1))
+    assert store.read_amplification() is None
 
 
 @pytest.mark.parametrize(

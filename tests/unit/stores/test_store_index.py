@@ -144,7 +144,47 @@ def test_a_broken_manifest_or_view_is_replaced(path, index_dir, opened, text):
     (figures,) = (index_dir / "views").glob("*/figures.json")
     figures.write_text(text)
     assert opened(path).view(2).rows == 2
-    assert json.loads(manifest.read_text())["rows"] == 2
+    assert json.loads(manifest.read_text())["content"]["rows"] == 2
+
+
+def flip_a_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", ["lengths.i4", "first_targets.i4", "targets.i4", "blocks.i8"])
+def test_a_flipped_bit_in_an_array_is_noticed_and_the_index_built_anew(path, index_dir, opened, name):
+    opened(path)
+    (array,) = (index_dir / "stores").glob(f"*/{name}")
+    flipped = flip_a_bit(array)
+    scanned = []
+    store = open_store(path, index_dir=index_dir, progress=lambda done, total: scanned.append(done))
+    assert scanned
+    assert [row.input_ids.tolist() for row in store] == [[1, 2, 3], [4, 5]]
+    assert array.read_bytes() != flipped
+
+
+@pytest.mark.parametrize("name", ["rows.i8", "targets.i4", "figures.json"])
+def test_a_flipped_bit_in_a_view_is_noticed_and_the_view_built_anew(one_file, table, index_dir, opened, name):
+    store = opened(one_file(table([[1], [1, 2, 3], [4, 5], [6]])))
+    store.view(2)
+    (file,) = (index_dir / "views").glob(f"*/{name}")
+    flipped = flip_a_bit(file)
+    view = store.view(2)
+    assert view.store_rows(np.arange(2)).tolist() == [1, 2]
+    assert view.targets(np.arange(2)).tolist() == [1, 1]
+    assert file.read_bytes() != flipped
+
+
+def test_a_flipped_bit_in_a_manifest_is_noticed(path, index_dir, opened):
+    opened(path)
+    (manifest,) = (index_dir / "manifests").iterdir()
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"rows": 2', '"rows": 3'))
+    assert len(opened(path)) == 2
+    assert manifest.read_text() == text
 
 
 def test_an_index_directory_that_cannot_be_written_is_named(path, tmp_path):

@@ -1,6 +1,7 @@
 """Rows come back as they were written, whatever the file looks like; views keep what the rule in plain Python keeps."""
 
 import pickle
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores import LossMask, open_store, pieces, selection, shard_rows
+from dataserver.stores.tables import Tables
 
 LISTS = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
 
@@ -103,8 +105,9 @@ def test_any_rows_in_any_form_are_read_and_served_as_written(
         verdicts = [verdict(mask, max_length, long_rows) for mask in masks]
         kept = [row for row, reason in enumerate(verdicts) if reason == ""]
         view = store.selection(max_length, long_rows)
-        assert [view.verdict(row) for row in range(len(rows))] == [(reason == "", reason) for reason in verdicts]
+        assert store.reasons(0, len(rows), max_length, long_rows) == tuple(verdicts)
         assert view.dropped == {reason: verdicts.count(reason) for reason in verdicts if reason}
+        assert store.figures(max_length, long_rows) == view.figures
         assert view.store_rows(np.arange(view.rows)).tolist() == kept
         assert view.kept_tokens == sum(min(len(ids[row]), max_length) for row in kept)
         assert view.kept_tokens + view.cut_tokens == sum(len(ids[row]) for row in kept)
@@ -145,7 +148,7 @@ def test_a_row_outside_of_the_store_is_an_error_and_not_another_row(store, row):
     with pytest.raises(OutOfRangeError, match=f"no row {row} among the 60"):
         store.view(8).lengths(np.array([row]))
     with pytest.raises(OutOfRangeError):
-        store.view(8).verdict(row)
+        store.reasons(row, row + 1, 8)
 
 
 def test_tokens_go_into_wider_arrays_but_never_into_narrower_ones(opened, one_file, table):
@@ -184,6 +187,36 @@ def test_a_view_in_which_all_rows_are_kept_keeps_no_list_of_them(store, index_di
 def test_max_length_0_is_refused(store):
     with pytest.raises(InvalidRequestError):
         store.view(0)
+    with pytest.raises(InvalidRequestError):
+        store.figures(0)
+
+
+def test_figures_and_reasons_of_any_max_length_leave_no_file(store, index_dir):
+    before = sorted(index_dir.rglob("*"))
+    for max_length in range(1, 20):
+        assert store.figures(max_length).rows == (60 if max_length > 1 else 0)
+        assert set(store.reasons(0, 60, max_length)) == ({""} if max_length > 1 else {"target_cut_off"})
+    assert sorted(index_dir.rglob("*")) == before
+
+
+def test_the_figures_of_many_rows_take_the_memory_of_a_chunk(monkeypatch):
+    rows, chunk = 1_000_000, 1 << 14
+    monkeypatch.setattr(selection, "_CHUNK_ROWS", chunk)
+    lengths = np.full(rows, 9, dtype=np.int32)
+    tables = Tables(lengths=lengths, first_targets=lengths % 3 + 1, targets=lengths, blocks=())
+    tracemalloc.start()
+    try:
+        figures = selection.sum_up(tables, 4, LongRows.TRUNCATE)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (figures.rows, figures.kept_tokens, figures.cut_tokens) == (rows, 4 * rows, 5 * rows)
+    assert peak < 100 * chunk
+
+
+def test_the_beginning_of_rows_is_read_alone(store):
+    assert [row.input_ids.tolist() for row in store.read_rows([8, 2], max_length=2)] == [[8, 8], [2, 2]]
+    assert [len(row.loss_mask) for row in store.read_rows([0, 6], max_length=5)] == [2, 5]
 
 
 def test_stores_and_views_pickle_as_references(store):
