@@ -11,8 +11,8 @@ the same at once, the first to rename wins and the other drops its copy, which i
 
 Every file is read against an XXH3-128 of what was written, whenever it is opened: a flipped bit
 in it would serve a neighbour's tokens. Arrays have theirs in the JSON that leads to them, JSON
-carries its own. Checking takes 0.1 s for each GB that lies in the page cache, so 0.12 s for
-10^8 rows. What does not agree counts as not there, and is built anew.
+carries its own. Checking takes 0.1 to 0.2 s for each GB that lies in the page cache, and a store
+of 10^8 rows has 1.2 GB. What does not agree counts as not there, and is built anew.
 """
 
 import errno

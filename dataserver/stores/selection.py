@@ -73,7 +73,7 @@ def sum_up(
 ) -> Figures:
     """The figures, in one pass over the index that writes nothing; `kept` is given the kept rows' numbers in chunks.
 
-    Takes 0.7 s for 10^8 rows, and 50 MB. Raises `InvalidRequestError` for a `max_length` below 1,
+    Takes about 2 s for 10^8 rows, and 25 MB for any number. Raises `InvalidRequestError` for a `max_length` below 1,
     and `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
     """
     if max_length < 1:
