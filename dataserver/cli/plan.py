@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from dataserver.cli.plan_cost import add_cost_verb
+from dataserver.cli.plan_pack import add_packing_verbs
 from dataserver.cli.remote import add_server_arguments, connect, console, print_json
 from dataserver.errors import InvalidRequestError
 
@@ -29,6 +30,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     show.add_argument("--world-size", type=int, metavar="R", help="data-parallel ranks (default: as sealed)")
     add_server_arguments(show)
     show.set_defaults(handler=_show)
+    add_packing_verbs(verbs)
     add_cost_verb(verbs)
 
 

@@ -22,7 +22,15 @@ from dataserver.packing.levels import place_in_levels
 from dataserver.packing.placement import Items, Rule, place, place_in_order
 from dataserver.packing.rank_sums import by_rank_sums, split_costliest
 from dataserver.packing.refine import refine
-from dataserver.packing.rounds import Arrangement, Rounds, by_cost, even_out_ranks, in_bin_order, index_arrays
+from dataserver.packing.rounds import (
+    Arrangement,
+    Rounds,
+    by_cost,
+    even_out_ranks,
+    in_bin_order,
+    index_arrays,
+    spread_light_bins,
+)
 from dataserver.run_spec import PackingPolicy
 
 __all__ = ["CostModel", "Rounds", "bins_needed", "pack"]
@@ -44,6 +52,7 @@ def pack(
     round_multiple: int = 1,
     known: Rounds = (),
     equally_full: bool = False,
+    spread: bool = False,
 ) -> Rounds:
     """Pack samples of `lengths` (int64[n], n >= 1, in tokens) into rounds of `dp_world_size` bins.
 
@@ -53,7 +62,8 @@ def pack(
 
     `balanced`: never more rounds than `first_fit`, and never a longer sum over rounds of the
     costliest bin than `first_fit` or `cost_balanced`. `known` is a packing that it may use if that is the best.
-    With `equally_full` it gives up the second promise for bins of about as many tokens each.
+    With `equally_full` it gives up the second promise for rounds of about as many tokens each, and with
+    `spread` even more of it: bins that are not full then go to all rounds alike.
     `cost_balanced`: bins of equal cost, then ranks of equal sums.
     `first_fit`: first-fit-decreasing, bins in the order in which they were opened.
     `sequential`: next-fit. `none`: one sample a bin. Both in the order of the samples.
@@ -73,7 +83,7 @@ def pack(
     items = Items(index=order, size=footprints[order], cost=cost.scaled(lengths)[order])
     given = _bins_of(known)[order] if known else None
     packing = _Packing(items, capacity, dp_world_size, dp_world_size * round_multiple, given)
-    arrangement = packing.equally_full() if equally_full and policy is PackingPolicy.BALANCED else None
+    arrangement = packing.equally_full(spread=spread) if equally_full and policy is PackingPolicy.BALANCED else None
     return index_arrays(items, arrangement or packing.arranged(policy))
 
 
@@ -135,12 +145,14 @@ class _Packing:
             return self._by_rank_sums(self._even_bins(first_fit))
         return self._balanced(first_fit)
 
-    def equally_full(self) -> Arrangement | None:
-        """Bins with about as many tokens each; None where that takes more rounds than they must be."""
+    def equally_full(self, *, spread: bool) -> Arrangement | None:
+        """Rounds with about as many tokens each; None where that takes more of them than they must be."""
         bins = place_equally_full(self.items, capacity=self.capacity, bins_allowed=self.forced)
         if bins.max() >= self.forced:
             return None
-        return even_out_ranks(refine(self.items, self._by_cost(bins), capacity=self.capacity))
+        found = self._by_cost(bins)
+        found = spread_light_bins(self.items, found) if spread else found
+        return even_out_ranks(refine(self.items, found, capacity=self.capacity))
 
     @property
     def forced(self) -> int:

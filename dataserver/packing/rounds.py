@@ -15,6 +15,9 @@ from dataserver.packing.placement import Items
 EVEN = 1024
 """What is within this part of the best possible is not worth more work."""
 
+LIGHT = 32
+"""A bin is light when it is below the mean by more than this part of it."""
+
 Rounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 
@@ -61,6 +64,23 @@ def by_cost(items: Items, bins: NDArray[np.int64], *, rounds: int, dp_world_size
     given = in_bin_order(items, bins, rounds=rounds, dp_world_size=dp_world_size)
     order = np.argsort(-given.cost, kind="stable")
     return Arrangement(bins=bins, numbers=order.reshape(rounds, dp_world_size), cost=given.cost)
+
+
+def spread_light_bins(items: Items, arrangement: Arrangement) -> Arrangement:
+    """As many bins of clearly less than the mean size to each round, the others by cost as they were.
+
+    Sorted by cost they would all meet in the last round, which then had far fewer tokens than the others.
+    """
+    rounds, ranks = arrangement.numbers.shape
+    size = np.zeros(rounds * ranks, dtype=np.int64)
+    np.add.at(size, arrangement.bins, items.size)
+    order = arrangement.numbers.ravel()
+    is_light = size[order] * len(size) * LIGHT < int(size.sum()) * (LIGHT - 1)
+    light, others = order[is_light], order[~is_light]
+    dealt = np.array_split(light[::-1], rounds)[::-1]
+    stops = np.cumsum([ranks - len(bins) for bins in dealt])
+    numbers = [np.concatenate(group) for group in zip(np.split(others, stops[:-1]), dealt, strict=True)]
+    return Arrangement(bins=arrangement.bins, numbers=np.stack(numbers), cost=arrangement.cost)
 
 
 def even_out_ranks(arrangement: Arrangement) -> Arrangement:

@@ -40,8 +40,9 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     """
     near = None
     if len(lengths) >= deal.dp_world_size * steps:
-        for equally_full in (False, True):
-            dealt = _deal_rounds(lengths, steps, _packed(lengths, steps, deal, equally_full=equally_full))
+        for equally_full, spread in ((False, False), (True, False), (True, True)):
+            rounds = _packed(lengths, steps, deal, equally_full=equally_full, spread=spread)
+            dealt = _deal_rounds(lengths, steps, rounds)
             error = _share_error(lengths, dealt.steps, steps)
             if error * _TOLERANCE <= lengths.sum():
                 return dealt
@@ -50,7 +51,7 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     return near or DealtSamples(_deal_samples(lengths, steps))
 
 
-def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full: bool) -> Rounds:
+def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full: bool, spread: bool) -> Rounds:
     return pack(
         lengths,
         dp_world_size=deal.dp_world_size,
@@ -60,6 +61,7 @@ def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full:
         cost=CostModel(deal.cost_linear, deal.cost_quadratic),
         round_multiple=steps,
         equally_full=equally_full,
+        spread=spread,
     )
 
 

@@ -59,6 +59,36 @@ def test_a_deal_is_a_pure_function_of_its_inputs(window):
     )
 
 
+@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize(
+    ("name", "ranks", "capacity", "inflation"), [("agent", 8, 131_072, 1.03), ("mix", 16, 32_768, 1.03)]
+)
+def test_windows_of_sixteen_steps_reach_what_is_promised(name, ranks, capacity, inflation, rounds):
+    """Each step within a twentieth of its share, none of more rounds than its tokens force."""
+    rng = np.random.default_rng(7)
+    draw = {
+        "agent": lambda: np.exp(rng.normal(np.log(15_000), 0.55, 6000)),
+        "mix": lambda: rng.permutation(
+            np.concatenate(
+                [np.exp(rng.normal(np.log(median), sigma, 30_000)) for median, sigma in ((330, 1), (5000, 0.85))]
+            )
+        ),
+    }[name]
+    lengths = np.clip(draw(), 2, 32_768).astype(np.int64)
+    budget = int(rounds * ranks * capacity * 0.985)
+    lengths = lengths[: np.searchsorted(np.cumsum(lengths), 16 * budget)]
+    deal = replace(
+        DEAL, dp_world_size=ranks, micro_batch_tokens=capacity, cost_linear=22_000_000_000, cost_quadratic=1_130_496
+    )
+    dealt = deal_window(lengths, 16, deal)
+    tokens = np.bincount(dealt.steps, weights=lengths)
+    assert np.abs(tokens / tokens.mean() - 1).max() <= 0.05
+    cost = CostModel(deal.cost_linear, deal.cost_quadratic)
+    figures = [packing_figures(lengths, group, capacity=capacity, cost=cost) for group in dealt.rounds]
+    assert [len(group) for group in dealt.rounds] == [rounds] * 16
+    assert np.mean([each.round_inflation for each in figures]) <= inflation
+
+
 def test_every_step_gets_as_many_rounds():
     """By tokens alone the step with 115 would get one round and the other three."""
     lengths = np.array([94, 115, 15, 2, 2])

@@ -20,14 +20,15 @@ lengths_of_sources = st.lists(st.lists(st.integers(2, LONGEST), max_size=30), mi
 def batch_specs(draw, max_epochs):
     budget = draw(
         st.one_of(
-            st.builds(dict, step_tokens=st.integers(LONGEST, 400)), st.builds(dict, step_samples=st.integers(1, 17))
+            st.builds(dict, step_tokens=st.integers(LONGEST, 400), lookahead_steps=st.integers(1, 6)),
+            st.builds(dict, step_samples=st.integers(1, 17), lookahead_steps=st.integers(1, 6)),
+            st.builds(dict, step_rounds=st.integers(1, 3)),
         )
     )
     return BatchSpec(
         micro_batch_tokens=draw(st.integers(64, 256)),
         policy=draw(st.sampled_from(PackingPolicy)),
         alignment=draw(st.sampled_from([1, 2, 3, 16])),
-        lookahead_steps=draw(st.integers(1, 6)),
         max_epochs=max_epochs,
         cost_linear=draw(st.sampled_from([0, 1, 100])),
         cost_quadratic=1,
