@@ -10,7 +10,6 @@ as exactly the bytes that any protobuf implementation would write:
 Encoding: https://protobuf.dev/programming-guides/encoding/.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2
+from dataserver.wire.fields import fields_of, read_varint, varint
 
 NO_TARGET: Final = -100
 """Label of a position that predicts nothing; the value that PyTorch's cross entropy ignores."""
@@ -136,7 +136,7 @@ def encode_micro_batch(
     parts += [padding.SerializeToString()]
     parts += _field(_TOKENS, token_bytes)
     length = sum(map(len, parts))
-    return b"".join([_varint(_RESPONSE_MICRO_BATCH), _varint(length), *parts])
+    return b"".join([varint(_RESPONSE_MICRO_BATCH), varint(length), *parts])
 
 
 def decode_micro_batch(data: bytes) -> MicroBatch:
@@ -145,7 +145,7 @@ def decode_micro_batch(data: bytes) -> MicroBatch:
     Raises `ChecksumMismatchError` when a bit of it differs from what was sent.
     """
     try:
-        _, begin = _read_varint(data, 1)
+        _, begin = read_varint(data, 1)
         return _decode(memoryview(data)[begin:])
     except (DecodeError, IndexError, OverflowError) as error:
         raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batch") from error
@@ -158,7 +158,7 @@ def is_micro_batch(data: bytes) -> bool:
 
 def _decode(data: memoryview) -> MicroBatch:
     small, mask_bytes, token_bytes = bytearray(), data[:0], data[:0]
-    for tag, field, payload in _fields(data):
+    for tag, field, payload in fields_of(data):
         if tag == _LOSS_MASK:
             mask_bytes = payload
         elif tag == _TOKENS:
@@ -196,7 +196,7 @@ def _decode(data: memoryview) -> MicroBatch:
 
 
 def _field(tag: int, payload: Payload) -> list[Payload]:
-    return [_varint(tag), _varint(len(payload)), payload] if len(payload) else []
+    return [varint(tag), varint(len(payload)), payload] if len(payload) else []
 
 
 def _checksum(message: batch_service_pb2.MicroBatch, padding: int, mask_bytes: Payload, token_bytes: Payload) -> int:
@@ -206,46 +206,3 @@ def _checksum(message: batch_service_pb2.MicroBatch, padding: int, mask_bytes: P
     digest.update(mask_bytes)
     digest.update(token_bytes)
     return digest.intdigest()
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
-    """Return the value at `begin` and where it ends."""
-    value = shift = 0
-    while True:
-        byte = data[begin]
-        value |= (byte & 0x7F) << shift
-        begin, shift = begin + 1, shift + 7
-        if byte < 0x80:
-            return value, begin
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """Yield the tag, the whole field and its payload, for each field of a message."""
-    begin = 0
-    while begin < len(data):
-        tag, payload = _read_varint(data, begin)
-        wire_type = tag & 7
-        if wire_type == 0:
-            _, end = _read_varint(data, payload)
-        elif wire_type == 1:
-            end = payload + 8
-        elif wire_type == 2:
-            length, payload = _read_varint(data, payload)
-            end = payload + length
-        elif wire_type == 5:
-            end = payload + 4
-        else:
-            raise DecodeError(f"wire type {wire_type}")
-        if end > len(data):
-            raise DecodeError("a field ends behind its message")
-        yield tag, data[begin:end], data[payload:end]
-        begin = end

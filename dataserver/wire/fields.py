@@ -1,0 +1,52 @@
+"""Protobuf's wire format, as far as the hot message needs it.
+
+https://protobuf.dev/programming-guides/encoding/
+"""
+
+from collections.abc import Iterator
+
+from google.protobuf.message import DecodeError
+
+
+def varint(value: int) -> bytes:
+    """Write a number that is not negative."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
+    """Return the value at `begin` and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[begin]
+        value |= (byte & 0x7F) << shift
+        begin, shift = begin + 1, shift + 7
+        if byte < 0x80:
+            return value, begin
+
+
+def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
+    """Yield the tag, the whole field and its payload, for each field of a message."""
+    begin = 0
+    while begin < len(data):
+        tag, payload = read_varint(data, begin)
+        wire_type = tag & 7
+        if wire_type == 0:
+            _, end = read_varint(data, payload)
+        elif wire_type == 1:
+            end = payload + 8
+        elif wire_type == 2:
+            length, payload = read_varint(data, payload)
+            end = payload + length
+        elif wire_type == 5:
+            end = payload + 4
+        else:
+            raise DecodeError(f"wire type {wire_type}")
+        if end > len(data):
+            raise DecodeError("a field ends behind its message")
+        yield tag, data[begin:end], data[payload:end]
+        begin = end
