@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from dataserver.cli.plan_cost import add_cost_verb
+from dataserver.cli.plan_estimate import add_estimate_verb
 from dataserver.cli.plan_pack import add_packing_verbs
 from dataserver.cli.remote import add_server_arguments, connect, console, print_json
 from dataserver.errors import InvalidRequestError
@@ -31,6 +32,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     add_server_arguments(show)
     show.set_defaults(handler=_show)
     add_packing_verbs(verbs)
+    add_estimate_verb(verbs)
     add_cost_verb(verbs)
 
 

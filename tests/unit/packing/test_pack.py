@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -256,7 +257,20 @@ def test_balanced_beats_first_fit_by_far_where_there_is_slack():
     assert figures[PackingPolicy.FIRST_FIT].round_inflation > 1.3
 
 
-@pytest.mark.parametrize("policy", set(PackingPolicy) - {PackingPolicy.NONE})
+def test_a_million_samples_take_seconds_and_some_hundred_bytes_each():
+    rng = np.random.default_rng(6)
+    lengths = np.clip(np.exp(rng.normal(np.log(330), 1.0, 1_000_000)), 2, 4096).astype(np.int64)
+    tracemalloc.start()
+    begin = time.process_time()
+    rounds = packed(lengths, 512, PackingPolicy.BALANCED, COSTS[3], capacity=32_768)
+    spent, peak = time.process_time() - begin, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert spent < 10
+    assert peak < 300 * len(lengths)
+    assert len(rounds) == -(-int(lengths.sum()) // (512 * 32_768))
+
+
+@pytest.mark.parametrize("policy", sorted(set(PackingPolicy) - {PackingPolicy.NONE}))
 def test_a_hundred_thousand_samples_are_packed_without_a_stall(policy):
     """Some hundredths of a second; a scan over bins for each sample takes minutes."""
     rng = np.random.default_rng(5)

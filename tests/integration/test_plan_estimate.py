@@ -1,0 +1,77 @@
+"""`dataserver plan estimate` against runs that are planned to their end."""
+
+import json
+
+import pytest
+
+from dataserver.cli.main import main
+from dataserver.testing import write_store
+
+LENGTHS = {"chat": [5, 9, 30, 12, 7, 22] * 30, "code": [40, 64, 18, 100] * 20}
+
+SPEC = """
+[run]
+name = "trial"
+[run.order]
+sources = [{ store = "chat" }, { store = "code" }]
+max_length = 64
+[run.batch]
+micro_batch_tokens = 128
+alignment = 8
+"""
+
+
+@pytest.fixture
+def estimate(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    stores = [f"--store={name}={write_store(tmp_path / name, lengths=lengths)}" for name, lengths in LENGTHS.items()]
+
+    def run(*batch, arguments=("--json",)):
+        (tmp_path / "train.toml").write_text(SPEC + "\n".join(batch))
+        status = main(["plan", "estimate", str(tmp_path / "train.toml"), "--world-size", "4", *stores, *arguments])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def served(name):
+    return [min(length, 64) for length in LENGTHS[name]]
+
+
+def test_stores_are_counted_exactly(estimate):
+    status, out, err = estimate("step_samples = 10")
+    assert (status, err) == (0, "")
+    sources = {source["store"]: source for source in json.loads(out)["sources"]}
+    total = sum(sum(served(name)) for name in LENGTHS)
+    for name, source in sources.items():
+        assert source["epoch_tokens"] == sum(served(name))
+        assert source["cut_tokens"] == sum(LENGTHS[name]) - sum(served(name))
+        assert source["share"] == pytest.approx(sum(served(name)) / total)
+
+
+def test_steps_and_epochs_follow_from_the_bounds_of_the_run(estimate):
+    one = json.loads(estimate("step_samples = 10")[1])
+    assert one["epochs"] == 1
+    assert one["steps"] == pytest.approx(26, abs=4)
+    two = json.loads(estimate("step_samples = 10", "max_epochs = 2")[1])
+    assert two["steps"] == pytest.approx(2 * one["steps"], abs=1)
+    some = json.loads(estimate("step_samples = 10", "max_steps = 20", "max_epochs = 2")[1])
+    assert some["steps"] == 20
+    assert 0.6 < some["epochs"] < 0.95
+    few = json.loads(estimate("step_samples = 10", "max_steps = 3")[1])
+    assert (few["steps"], few["steps_planned"]) == (3, 3)
+
+
+def test_people_get_a_line_for_each_store(estimate):
+    status, out, _ = estimate("step_tokens = 400", arguments=())
+    assert status == 0
+    assert "round inflation" in out
+    assert [line.split(":")[0] for line in out.splitlines()[-2:]] == ["chat", "code"]
+
+
+def test_a_spec_that_is_none_is_refused_in_one_line(estimate):
+    status, out, err = estimate("step_tokens = 400", "step_samples = 3")
+    assert (status, out) == (1, "")
+    assert "exactly one of" in err
+    assert err.count("\n") == 1
