@@ -21,7 +21,7 @@ _BATCH_BYTES = 4 << 20
 _BATCH_ROWS = (64, 1024)
 
 # Read ahead of the decoder. Without a buffer size whole column chunks are read at once.
-_READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20
 
 
 class ParquetFile:
@@ -69,7 +69,7 @@ class ParquetFile:
             with pq.ParquetFile(
                 self._path,
                 metadata=self._metadata,
-                buffer_size=_READ_BYTES,
+                buffer_size=READ_BYTES,
                 pre_buffer=False,
                 page_checksum_verification=True,
             ) as file:

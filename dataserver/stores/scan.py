@@ -21,7 +21,7 @@ from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import Fault, first_fault
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.figures import RunningFigures
-from dataserver.stores.formats import open_shard_file
+from dataserver.stores.formats import decoding_bytes, open_shard_file
 from dataserver.stores.index import Building
 from dataserver.stores.layout import MappedFile, Placement, place
 from dataserver.stores.manifest import Manifest, Shard, ShardLayout, store_fingerprint
@@ -159,8 +159,7 @@ def _scan_block(
         layout, positions = _positions(batch, mapped)
         layouts.add(layout)
         largest = max(largest, batch.nbytes)
-    # While a record batch is decoded the one before is still held, and of Arrow the file's own bytes, twice.
-    decoding = 2 * largest if mapped is None else largest + 2 * (end - begin)
+    decoding = decoding_bytes(scan.discovery.format, largest_batch_bytes=largest, encoded_bytes=end - begin)
     figures = (scan.figures.rows - rows, begin, end, *positions, scan.figures.tokens - tokens, decoding)
     scan.building.append(BLOCKS, np.array([shard, *figures], dtype="<i8"))
 

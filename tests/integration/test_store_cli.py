@@ -116,6 +116,17 @@ def test_a_token_beyond_the_vocabulary_is_refused(dataserver, store):
     assert "Row 4: input_ids holds 300, at or above vocab_size = 300." in done.stderr
 
 
+def test_looking_with_any_max_length_adds_nothing_to_the_index(dataserver, store, tmp_path):
+    index = tmp_path / ".cache" / "dataserver" / "index"
+    dataserver("store", "check", store)
+    before = sorted(index.rglob("*"))
+    for command in ("check", "cat"):
+        for max_length in (3, 4, 5):
+            assert dataserver("store", command, store, "--max-length", max_length).returncode == 0
+    assert dataserver("store", "check", store, "--max-length", 1).returncode == 1, "nothing would be served"
+    assert sorted(index.rglob("*")) == before
+
+
 def test_cat_prints_kept_rows_as_served_and_dropped_rows_whole(dataserver, store):
     done = dataserver("store", "cat", store, "--max-length", 3)
     assert done.returncode == 0

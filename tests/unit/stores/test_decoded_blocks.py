@@ -62,6 +62,38 @@ def test_a_mapped_record_batch_of_any_size_needs_no_cache(one_file, table, index
 
 
 @pytest.mark.parametrize("form", ["arrow_lz4", "parquet"])
+def test_threads_that_decode_at_once_stay_within_the_bound(tmp_path, write, form):
+    """Measured: what numpy and Arrow hold at most, together."""
+    rows, length, per_block = 800, 2_000, 100
+    random = np.random.default_rng(0)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int64) * length)
+    ids = pa.LargeListArray.from_arrays(offsets, pa.array(random.integers(0, 60_000, rows * length, dtype=np.int32)))
+    mask = pa.LargeListArray.from_arrays(offsets, pa.array(np.ones(rows * length, np.int8)))
+    path = write(tmp_path / "a", pa.table({"input_ids": ids, "loss_mask": mask}), form, per_block)
+    open_store(path, index_dir=tmp_path / "index").close()
+    code = """
+        import sys, tracemalloc
+        from concurrent.futures import ThreadPoolExecutor
+        from pathlib import Path
+        import numpy as np
+        import pyarrow, pyarrow.parquet
+        from dataserver.stores import BlockCache, open_store
+        path, index = map(Path, sys.argv[1:])
+        with open_store(path, index_dir=index) as store:
+            limit = 5 * int(max(blocks.needed_bytes.max() for blocks in store._tables.blocks)) // 2
+        store = open_store(path, index_dir=index, cache=BlockCache(limit))
+        tracemalloc.start()
+        rows = np.random.default_rng(0).permutation(len(store))[:100].tolist()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda row: len(store[row].input_ids), rows))
+        print(tracemalloc.get_traced_memory()[1], pyarrow.default_memory_pool().max_memory(), limit)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), path, tmp_path / "index"]
+    numpy_peak, arrow_peak, limit = map(int, subprocess.check_output(command, text=True).split())
+    assert limit / 4 < numpy_peak + arrow_peak <= limit
+
+
+@pytest.mark.parametrize("form", ["arrow_lz4", "parquet"])
 def test_what_was_reserved_covers_the_decoded_block(one_file, table, index_dir, form):
     rows = [[row, 70_000, row][: row % 4] for row in range(300)]
     store = open_store(one_file(table(rows), form, rows_per_block=50), index_dir=index_dir)
