@@ -18,6 +18,9 @@ from dataserver.errors import InvalidConfigError
 
 ENVIRONMENT_PREFIX = "DATASERVER_"
 
+# Settings that no single variable of the environment can hold.
+TABLES = frozenset({"stores", "tls"})
+
 # protobuf ends the process at 2^31 - 1 bytes; a mebibyte is left for everything that is not tokens.
 LARGEST_MESSAGE_BYTES = 2**31 - 2**20
 
@@ -132,6 +135,11 @@ class ServerConfig(Settings):
                 f"listen = {self.listen!r} is reachable from other machines, but {' and '.join(missing)} "
                 "is not set: set tls and token_file, listen on 127.0.0.1, or say insecure"
             )
+        if self.metrics_listen and split_address(self.metrics_listen)[0] not in LOOPBACK_HOSTS and not self.insecure:
+            raise ValueError(
+                f"metrics_listen = {self.metrics_listen!r} is reachable from other machines, and /metrics knows "
+                "neither TLS nor a token: listen on 127.0.0.1 and let an agent on this machine collect, or say insecure"
+            )
         return self
 
 
@@ -142,9 +150,12 @@ def load_config(path: Path | None, environment: Mapping[str, str], flags: Mappin
     """
     settings = _read_toml(path) if path is not None else {}
     for name in ServerConfig.model_fields:
-        value = environment.get(ENVIRONMENT_PREFIX + name.upper())
-        if value is not None:
-            settings[name] = value
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        if variable not in environment:
+            continue
+        if name in TABLES:
+            raise InvalidConfigError(f"{variable} is set, but [{name}] is a table: write it in the configuration file")
+        settings[name] = environment[variable]
     stores = {**settings.get("stores", {}), **flags.get("stores", {})}
     settings |= flags
     if stores:

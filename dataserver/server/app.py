@@ -180,6 +180,8 @@ def _options(config: ServerConfig, reuse_port: bool) -> list[tuple[str, int]]:
         ("grpc.enable_channelz", 1),
         ("grpc.keepalive_time_ms", round(config.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", round(config.keepalive_timeout_s * 1000)),
+        # A limit of its own in gRPC, 60 s by default, that the one above does not lower.
+        ("grpc.http2.ping_timeout_ms", round(config.keepalive_timeout_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),

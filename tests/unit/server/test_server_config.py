@@ -24,6 +24,11 @@ def test_each_source_overrides_the_one_before(tmp_path: Path) -> None:
     assert config.max_steps_ahead == ServerConfig().max_steps_ahead
 
 
+def test_a_table_in_the_environment_is_refused_with_where_to_write_it() -> None:
+    with pytest.raises(InvalidConfigError, match=r"DATASERVER_STORES is set, but \[stores\] is a table"):
+        load_config(None, {"DATASERVER_STORES": "chat=/data"}, {})
+
+
 def test_stores_of_flags_join_those_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "server.toml").write_text('[stores.a]\npath = "a"\n[stores.b]\npath = "b"\nloss_mask = "all"\n')
     config = load_config(tmp_path / "server.toml", {}, {"stores": {"b": {"path": "other"}, "c": {"path": "c"}}})
@@ -46,6 +51,7 @@ def test_stores_of_flags_join_those_of_the_file(tmp_path: Path) -> None:
         ({"max_steps_ahead": -1}, "max_steps_ahead"),
         ({"listen": "10.0.0.1:50051"}, "tls and token_file"),
         ({"listen": "[::]:50051"}, "tls and token_file"),
+        ({"metrics_listen": "0.0.0.0:9464"}, "neither TLS nor a token"),
         ({"log_format": "xml"}, "log_format"),
     ],
 )
