@@ -169,7 +169,10 @@ class _Packing:
         limit = min(limit, self._by_rank_sums(even).duration)
         found = [self._by_cost(bins) for bins in (even, first_fit, *self._other_bins(self._count(first_fit)))]
         found.sort(key=_merit)
-        found += [refine(self.items, arrangement, capacity=self.capacity) for arrangement in found[:_REFINED]]
+        for arrangement in found[:_REFINED]:
+            found.append(refine(self.items, arrangement, capacity=self.capacity))
+            if found[-1].is_even:
+                break
         return even_out_ranks(min((each for each in found if each.duration <= limit), key=_merit))
 
     def _other_bins(self, most: int) -> Iterator[Bins]:

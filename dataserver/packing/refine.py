@@ -91,7 +91,7 @@ class _State:
 
     def exchange(self, high: NDArray[np.int64], low: NDArray[np.int64]) -> bool:
         """Exchange samples of each `high` bin for some or none of its `low` bin; False when no pair can."""
-        order = np.argsort(self.bins, kind="stable")
+        order = self._members(high, low)
         out = self._offers(order, high, _OUT_LENGTHS, _OUT_PLACES)
         back = self._offers(order, low, _BACK_LENGTHS, _BACK_PLACES)
         gap = (self.cost[high] - self.cost[low])[:, None, None]
@@ -113,11 +113,18 @@ class _State:
             self.room[numbers] += sign * grown[pairs, at, to]
         return True
 
+    def _members(self, high: NDArray[np.int64], low: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The items of these bins, bin after bin, the longest of each first."""
+        asked = np.zeros(len(self.cost), dtype=np.bool_)
+        asked[high] = asked[low] = True
+        items = np.flatnonzero(asked[self.bins])
+        return items[np.argsort(self.bins[items], kind="stable")]
+
     def _offers(
         self, order: NDArray[np.int64], numbers: NDArray[np.int64], lengths: tuple[int, ...], places: int
     ) -> _Offers:
         """Stretches of the members of the bins `numbers`, of `lengths` from evenly spread places on; and none."""
-        counts = np.bincount(self.bins, minlength=len(self.cost))
+        counts = np.bincount(self.bins[order], minlength=len(self.cost))
         first, count = (np.cumsum(counts) - counts)[numbers][:, None], counts[numbers][:, None]
         steps = np.arange(places)
         place = np.where(count > places, steps * count // places, steps)
