@@ -1,4 +1,4 @@
-"""The steps of a window keep the rounds that they were dealt, as long as they are packed by what they were dealt for."""
+"""The steps of a window keep the rounds that they were dealt while they are packed by what they were dealt for."""
 
 import numpy as np
 import pytest

@@ -48,15 +48,22 @@ def test_a_run_spec_survives_the_wire(spec):
     assert run_spec_from_proto(run_spec_pb2.RunSpec.FromString(data)) == spec
 
 
-def test_both_step_budgets_survive():
-    for budget in ({"step_tokens": 100}, {"step_samples": 7}):
+def test_all_step_budgets_and_padding_survive():
+    for budget in (
+        {"step_tokens": 100},
+        {"step_samples": 7},
+        {"step_rounds": 3},
+        {"step_samples": 7, "pad_to": "capacity"},
+    ):
         batch = BatchSpec(micro_batch_tokens=64, **budget)
         spec = RunSpec(order=OrderSpec(sources=(Source(store="a"),), max_length=8), batch=batch)
         assert run_spec_from_proto(run_spec_to_proto(spec)).batch == batch
 
 
 def test_an_empty_batch_spec_names_each_missing_field():
-    with pytest.raises(InvalidSpecError, match="policy: 0 is none of balanced, first_fit, cost_balanced, sequential, none"):
+    with pytest.raises(
+        InvalidSpecError, match="policy: 0 is none of balanced, first_fit, cost_balanced, sequential, none"
+    ):
         batch_spec_from_proto(run_spec_pb2.BatchSpec())
     with pytest.raises(InvalidSpecError, match=r"micro_batch_tokens.*alignment.*lookahead_steps"):
         batch_spec_from_proto(run_spec_pb2.BatchSpec(policy=run_spec_pb2.PACKING_POLICY_BALANCED))
