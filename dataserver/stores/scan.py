@@ -20,12 +20,11 @@ import xxhash
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import Fault, first_fault
 from dataserver.stores.discovery import Discovery
-from dataserver.stores.figures import RunningFigures
 from dataserver.stores.formats import decoding_bytes, open_shard_file
 from dataserver.stores.index import Building
 from dataserver.stores.layout import MappedFile, Placement, place
 from dataserver.stores.manifest import Manifest, Shard, ShardLayout, store_fingerprint
-from dataserver.stores.piece_index import index_piece
+from dataserver.stores.piece_index import RunningFigures, index_piece
 from dataserver.stores.pieces import Piece, pieces_of
 from dataserver.stores.progress import ReportBytes
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask, ShardSchema, check_schemas, selected_columns
