@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import Arrangement, in_bin_order
 
-# A swap helps less and less; the bound keeps adversarial steps from taking long.
-_SWAPS_A_RANK = 4
+# A swap helps less and less; the bounds keep steps of very many ranks or rounds from taking long.
+_SWAPS = 1024
+_COMPARED = 2**23
 
 
 def split_costliest(items: Items, bins: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -23,18 +24,23 @@ def split_costliest(items: Items, bins: NDArray[np.int64], count: int) -> NDArra
     number = int(bins.max()) + 1
     cost = np.zeros(number, dtype=np.int64)
     np.add.at(cost, bins, items.cost)
+    by_bin = np.argsort(bins, kind="stable")
+    members = np.split(by_bin, np.cumsum(np.bincount(bins))[:-1])
     costliest = [(-int(price), bin_) for bin_, price in enumerate(cost)]
     heapify(costliest)
     while number < count and costliest:
         bin_ = heappop(costliest)[1]
-        members = np.flatnonzero(bins == bin_)
-        if len(members) < 2:
+        if len(members[bin_]) < 2:
             continue
         sums = [0, 0]
-        for member, price in zip(members.tolist(), items.cost[members].tolist(), strict=True):
+        halves: tuple[list[int], list[int]] = ([], [])
+        for member, price in zip(members[bin_].tolist(), items.cost[members[bin_]].tolist(), strict=True):
             half = int(sums[1] < sums[0])
             sums[half] += price
-            bins[member] = number if half else bin_
+            halves[half].append(member)
+        bins[halves[1]] = number
+        members[bin_] = np.array(halves[0])
+        members.append(np.array(halves[1]))
         heappush(costliest, (-sums[0], bin_))
         heappush(costliest, (-sums[1], number))
         number += 1
@@ -62,7 +68,7 @@ def _differencing(cost: NDArray[np.int64], rounds: int, ranks: int) -> list[list
         _, number, sums, members = heappop(parts)
         _, _, others, other_members = heappop(parts)
         joined = [
-            (total + other, [*mine, *its])
+            (total + other, _joined(mine, its))
             for total, other, mine, its in zip(sums, others[::-1], members, other_members[::-1], strict=True)
         ]
         joined.sort(key=lambda rank: -rank[0])
@@ -71,11 +77,18 @@ def _differencing(cost: NDArray[np.int64], rounds: int, ranks: int) -> list[list
     return parts[0][3]
 
 
+def _joined(some: list[int], others: list[int]) -> list[int]:
+    """The longer of the two lists, extended by the shorter: so all joins together copy little."""
+    longer, shorter = (some, others) if len(some) >= len(others) else (others, some)
+    longer.extend(shorter)
+    return longer
+
+
 def _swap(ranks: list[list[int]], cost: NDArray[np.int64]) -> None:
     """Exchange a bin of the costliest rank for one of the cheapest while that brings the two together."""
-    sums = [int(cost[rank].sum()) for rank in ranks]
-    for _ in range(_SWAPS_A_RANK * len(ranks)):
-        high, low = sums.index(max(sums)), sums.index(min(sums))
+    sums = np.array([cost[rank].sum() for rank in ranks])
+    for _ in range(min(_SWAPS, _COMPARED // len(ranks[0]) ** 2)):
+        high, low = int(sums.argmax()), int(sums.argmin())
         gap = sums[high] - sums[low]
         moved = cost[ranks[high]][:, None] - cost[ranks[low]][None, :]
         miss = np.where((moved > 0) & (moved < gap), np.abs(2 * moved - gap), gap)
@@ -83,5 +96,5 @@ def _swap(ranks: list[list[int]], cost: NDArray[np.int64]) -> None:
             return
         at, to = np.unravel_index(int(miss.argmin()), miss.shape)
         ranks[high][at], ranks[low][to] = ranks[low][to], ranks[high][at]
-        sums[high] -= int(moved[at, to])
-        sums[low] += int(moved[at, to])
+        sums[high] -= moved[at, to]
+        sums[low] += moved[at, to]
