@@ -95,7 +95,7 @@ def stream(run, spec, endpoint):
         )
         payload = count = tokens = 0
         began = time.perf_counter()
-        with client.stream(run, attempt.number, world_rank=0, dp_rank=0, next_step=1) as steps:
+        with client.stream(run, attempt, world_rank=0, dp_rank=0, next_step=1) as steps:
             for step in steps:
                 for micro_batch in step:
                     micro_batch.tokens.sum()

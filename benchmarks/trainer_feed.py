@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.report import report
-from dataserver.client import DataClient
-from dataserver.testing import running_server, write_store
+from dataserver.client import AttemptInfo, DataClient
+from dataserver.testing import attempt_info, running_server, write_store
 from trainer.checkpoint import Lineage
 from trainer.config import DeviceKind
 from trainer.config_file import parse_config
@@ -59,8 +59,8 @@ class MemoryFeed:
     def create_run(self, _vocab_size: int) -> Lineage:
         return self._lineage
 
-    def begin(self, **_: Any) -> int:
-        return 1
+    def begin(self, **_: Any) -> AttemptInfo:
+        return attempt_info()
 
     def open(self, **_: Any) -> Any:
         class Source:
@@ -96,7 +96,7 @@ def fetch(endpoint: str, config: Any, lineage_feed: ServerFeed) -> tuple[Lineage
         client.create_run(name, config.run.spec(VOCABULARY))
         attempt = client.begin_attempt(name, resume=False, world_size=1, dp_world_size=1, holder="benchmark")
         kept = []
-        with client.stream(name, attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream(name, attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 kept.append(Kept(step))
                 stream.ack(step)

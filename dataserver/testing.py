@@ -25,8 +25,11 @@ import uvloop
 from numpy.typing import NDArray
 
 from dataserver.config import ServerConfig, join_address, parse_config, split_address
+from dataserver.cursor import Cursor
+from dataserver.run_spec import BatchSpec
 from dataserver.server.app import DataServer
 from dataserver.server.process import quiet_poller
+from dataserver.wire.runs import AttemptInfo
 
 # One sample: token ids, and as many 0s and 1s.
 RowValues = tuple[Sequence[int], Sequence[int]]
@@ -52,7 +55,7 @@ class RunningServer:
 
     @property
     def server_id(self) -> str:
-        """How this server signs itself in logs and in the ledger; another one after a restart."""
+        """How this server signs itself in logs; another one after a restart."""
         return "" if self._server is None else self._server.server_id
 
     @property
@@ -182,3 +185,20 @@ def synthetic_rows(
         )
         for length in lengths
     ]
+
+
+def attempt_info(number: int = 1, *, base: Cursor | None = None) -> AttemptInfo:
+    """An attempt of one rank that no ledger issued, for what plays a server or a feed."""
+    base = base or Cursor(order_fingerprint="")
+    return AttemptInfo(
+        number=number,
+        attempt_id=f"{number:032x}",
+        base=base,
+        version=base.step,
+        world_size=1,
+        dp_world_size=1,
+        batch=BatchSpec(step_samples=1, micro_batch_tokens=1024),
+        holder="holder",
+        begin_time=0.0,
+        lease_expire_time=0.0,
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dataserver.client import DataClient, RunInfo, StepStream
+from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidConfigError, UnavailableError, WaitExpiredError
 from dataserver.wire.micro_batch import MicroBatch
@@ -93,13 +93,15 @@ class Feed(Protocol):
     def create_run(self, vocab_size: int) -> Lineage:
         """Create the run, or find it, and say which checkpoints belong to it."""
 
-    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
-        """Begin an attempt, from a checkpoint's cursor or (None) from the beginning. Returns its number."""
+    def begin(
+        self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
+    ) -> AttemptInfo:
+        """Begin an attempt, from a checkpoint's cursor or (None) from the beginning."""
 
-    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> StepSource:
+    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepSource:
         """Open this rank's stream."""
 
-    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
         """Say that a checkpoint is complete. A commit that does not arrive is logged and made up for by the next."""
 
     def close(self) -> None:
@@ -146,7 +148,9 @@ class ServerFeed:
             base_step=base_step,
         )
 
-    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
+    def begin(
+        self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
+    ) -> AttemptInfo:
         """Begin an attempt, waiting a while for one that is alive to end."""
         return self._client.begin_attempt(
             self._run.name,
@@ -158,9 +162,9 @@ class ServerFeed:
             holder=holder,
             take_over=take_over,
             wait_alive_s=self._config.wait_alive_s,
-        ).number
+        )
 
-    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> StepStream:
+    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepStream:
         """Open this rank's stream."""
         return self._client.stream(
             self._run.name,
@@ -171,7 +175,7 @@ class ServerFeed:
             credits=self._config.credits,
         )
 
-    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
         """Tell the ledger, unless the server is away."""
         try:
             self._committer.commit_cursor(self._run.name, attempt, cursor, uri)

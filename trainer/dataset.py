@@ -15,6 +15,7 @@ from typing import Any, Final, TypedDict
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from dataserver.client import AttemptInfo
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError, PreconditionError
 from trainer.agreement import agreed, told_by_first
@@ -103,7 +104,7 @@ class StepDataset(IterableDataset[StepItem]):
             self._source.close()
         self._source = self._given = None
 
-    def _begin(self) -> int:
+    def _begin(self) -> AttemptInfo:
         self._feed.create_run(self._vocab_size)
         return self._feed.begin(
             resume=self._done,

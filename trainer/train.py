@@ -18,6 +18,7 @@ import torch
 from torch.optim import AdamW
 from transformers import PreTrainedModel
 
+from dataserver.client import AttemptInfo
 from trainer.agreement import agreed, told_by_first
 from trainer.checkpoint import Checkpoint, Checkpoints, Record, Resume
 from trainer.config import TrainerConfig
@@ -110,7 +111,7 @@ class Job:
     model: PreTrainedModel
     optimizer: AdamW
     run_uid: str
-    attempt: int
+    attempt: AttemptInfo
 
     def run(self, stream: StepSource, metrics: Metrics) -> Path | None:
         """Take every step; returns the checkpoint that was written last, on rank 0."""
@@ -158,7 +159,7 @@ class Job:
         """Gather the step's figures from all ranks."""
         loss, empty, padding = sum_over_ranks([local.loss, local.empty, local.padding])
         return StepFigures(
-            attempt=self.attempt,
+            attempt=self.attempt.number,
             step=step.number,
             epoch=step.end.epoch,
             loss=loss / max(1, step.target_count),
@@ -186,7 +187,7 @@ class Job:
         record = Record(
             run=self.config.run.name,
             run_uid=self.run_uid,
-            attempt=self.attempt,
+            attempt=self.attempt.number,
             world_size=self.world.size,
             cursor=step.end,
             config=self.config.model_dump(mode="json"),
@@ -231,7 +232,7 @@ def _choose(config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume:
 
 def _begin(
     config: TrainerConfig, world: World, feed: Feed, checkpoints: Checkpoints, start: Start, *, take_over: bool
-) -> int:
+) -> AttemptInfo:
     attempt = feed.begin(
         resume=None if start.checkpoint is None else start.checkpoint.record.cursor,
         world_size=world.size,
@@ -239,8 +240,8 @@ def _begin(
         holder=world.holder,
         take_over=take_over,
     )
-    checkpoints.sweep(attempt)
-    store_config(config, attempt)
+    checkpoints.sweep(attempt.number)
+    store_config(config, attempt.number)
     return attempt
 
 

@@ -3,7 +3,7 @@
     with DataClient("node1:50051,node2:50051") as client:
         client.create_run("chat", spec)
         attempt = client.begin_attempt("chat", resume=False, world_size=1, dp_world_size=1, holder="launch-1")
-        with client.stream("chat", attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream("chat", attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 for micro_batch in step:
                     train(micro_batch.tokens, micro_batch.positions, micro_batch.labels)

@@ -46,6 +46,13 @@ class Calls:
             except UnavailableError as error:
                 time.sleep(failover.failed(error))
 
+    def unrepeated(self, rpc: str, request: Message, answer: type[AnswerT], *, look: str) -> AnswerT:
+        """Call one time; a lost answer raises what it was lost by, and `look` says how to see what became of it."""
+        try:
+            return self.once(self.failover(rpc), rpc, request, answer)
+        except (UnavailableError, WaitExpiredError) as error:
+            raise type(error)(f"{rpc} was sent and its answer is lost ({error.message}); {look}") from error
+
     def once(self, failover: Failover, rpc: str, request: Message, answer: type[AnswerT]) -> AnswerT:
         """Call `failover`'s endpoint one time."""
         endpoint = failover.endpoint

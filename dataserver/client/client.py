@@ -69,7 +69,8 @@ class DataClient:
     def create_run(self, name: str, spec: RunSpec) -> runs.RunInfo:
         """Create a run, or find the run of that name with the same order.
 
-        Another order under the name raises `RunConflictError` with the fields that differ.
+        Another order under the name raises `RunConflictError` with the fields that differ. Another batch spec
+        becomes the run's: attempts to come have it unless they bring their own. Event `batch_changed`.
         """
         request = runs_pb2.CreateRunRequest(name=name, spec=run_spec_to_proto(spec))
         return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
@@ -88,7 +89,7 @@ class DataClient:
         take_over: bool = False,
         wait_alive_s: float = 0.0,
     ) -> runs.AttemptInfo:
-        """Begin an attempt: called by world rank 0, which tells the other ranks its number.
+        """Begin an attempt: called by world rank 0, which hands the result to the other ranks.
 
         A resume names the checkpoint's `cursor`, which wins over the ledger, or a `version` that
         the ledger knows. `holder` is unique over all launches of the run. While another attempt
@@ -141,9 +142,16 @@ class DataClient:
     def delete_run(self, run: str) -> None:
         """Delete the run and its ledger. Raises `AttemptAliveError` while an attempt is alive.
 
-        `RunNotFoundError` after an outage may mean that an answer was lost: the run is gone.
+        A lost answer raises `UnavailableError` or `WaitExpiredError`, and the call is not repeated: by then the name
+        may be another run's.
         """
-        self._calls.unary("RunService/DeleteRun", runs_pb2.DeleteRunRequest(run=run), runs_pb2.DeleteRunResponse)
+        self._find(run)
+        self._calls.unrepeated(
+            "RunService/DeleteRun",
+            runs_pb2.DeleteRunRequest(run=run),
+            runs_pb2.DeleteRunResponse,
+            look=f"run {run!r} may be deleted: `dataserver run show {run}` tells",
+        )
 
     # Cursors
 
@@ -159,18 +167,31 @@ class DataClient:
         answers = self._calls.pages("CursorService/ListCursors", request, cursors_pb2.ListCursorsResponse)
         return [runs.commit_from_proto(commit) for answer in answers for commit in answer.commits]
 
-    def commit_cursor(self, run: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Cursor:
+    def commit_cursor(self, run: str, attempt: runs.AttemptInfo, cursor: Cursor, checkpoint_uri: str) -> Cursor:
         """Say that a checkpoint holds everything up to `cursor`; returns the committed cursor."""
         request = cursors_pb2.CommitCursorRequest(
-            run=run, attempt=attempt, cursor=cursor_to_proto(cursor), checkpoint_uri=checkpoint_uri
+            run=run,
+            attempt=attempt.number,
+            attempt_id=attempt.attempt_id,
+            cursor=cursor_to_proto(cursor),
+            checkpoint_uri=checkpoint_uri,
         )
         answer = self._calls.unary("CursorService/CommitCursor", request, cursors_pb2.CommitCursorResponse)
         return cursor_from_proto(answer.committed)
 
     def rewind_run(self, run: str, version: int) -> runs.RewindInfo:
-        """Go back to `version` and fence all attempts so far."""
-        request = cursors_pb2.RewindRunRequest(run=run, version=version)
-        answer = self._calls.unary("CursorService/RewindRun", request, cursors_pb2.RewindRunResponse)
+        """Go back to `version` and fence all attempts so far.
+
+        A lost answer raises `UnavailableError` or `WaitExpiredError`, and the call is not repeated: it would fence
+        an attempt that began meanwhile.
+        """
+        self._find(run)
+        answer = self._calls.unrepeated(
+            "CursorService/RewindRun",
+            cursors_pb2.RewindRunRequest(run=run, version=version),
+            cursors_pb2.RewindRunResponse,
+            look=f"run {run!r} may be rewound to version {version}: `dataserver run show {run}` tells",
+        )
         return runs.RewindInfo(committed=cursor_from_proto(answer.committed), fenced_attempt=answer.fenced_attempt)
 
     def describe_step(
@@ -217,7 +238,7 @@ class DataClient:
     def stream(
         self,
         run: str,
-        attempt: int,
+        attempt: runs.AttemptInfo,
         *,
         world_rank: int,
         dp_rank: int,
@@ -226,10 +247,11 @@ class DataClient:
     ) -> StepStream:
         """Stream the steps of one rank from `next_step` on (`attempt.base.step + 1` at first).
 
+        `attempt`: what world rank 0's `begin_attempt` returned.
         `credits`: micro-batches that may be in flight or waiting. Ranks spread over the
         endpoints by `world_rank`.
         """
-        waiter = f"world rank {world_rank} of run {run}, attempt {attempt}"
+        waiter = f"world rank {world_rank} of run {run}, attempt {attempt.number}"
         failover = Failover(
             self._channels.settings.endpoints, first=world_rank, patience_s=self._patience_s, waiter=waiter
         )
@@ -241,3 +263,7 @@ class DataClient:
         self._streams.add(stream)
         receiver.start()
         return stream
+
+    def _find(self, run: str) -> None:
+        """Wait for a server that knows the run, by a call that may be repeated."""
+        self._calls.unary("RunService/GetRun", runs_pb2.GetRunRequest(run=run), runs_pb2.GetRunResponse)

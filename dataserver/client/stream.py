@@ -35,7 +35,7 @@ _logger = logging.getLogger("dataserver.client")
 class StepStream:
     """Iterates over the steps of one rank. For one thread at a time.
 
-        with client.stream("run", attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream("run", attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 for micro_batch in step:
                     ...

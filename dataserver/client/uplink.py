@@ -14,6 +14,7 @@ from typing import Final
 
 from dataserver.errors import InvalidRequestError
 from dataserver.v1 import batch_service_pb2
+from dataserver.wire.runs import AttemptInfo
 
 MAX_CREDITS: Final = 1024
 
@@ -23,10 +24,16 @@ _Request = batch_service_pb2.StreamMicroBatchesRequest
 class Uplink:
     """The upward half of a rank's stream, over all its connections. Used by two threads."""
 
-    def __init__(self, *, run: str, attempt: int, world_rank: int, dp_rank: int, credits: int) -> None:  # noqa: A002
+    def __init__(self, *, run: str, attempt: AttemptInfo, world_rank: int, dp_rank: int, credits: int) -> None:  # noqa: A002
         if not 1 <= credits <= MAX_CREDITS:
             raise InvalidRequestError(f"credits = {credits}: use 1 to {MAX_CREDITS}")
-        self._open = batch_service_pb2.Open(run=run, attempt=attempt, world_rank=world_rank, dp_rank=dp_rank)
+        self._open = batch_service_pb2.Open(
+            run=run,
+            attempt=attempt.number,
+            attempt_id=attempt.attempt_id,
+            world_rank=world_rank,
+            dp_rank=dp_rank,
+        )
         self._credits = credits
         self._lock = threading.Lock()
         self._requests: SimpleQueue[_Request | None] | None = None

@@ -11,6 +11,7 @@ schema      tables and their version
 
 from dataserver.ledger.interface import (
     Attempt,
+    AttemptKey,
     Commit,
     Event,
     Ledger,
@@ -21,4 +22,15 @@ from dataserver.ledger.interface import (
 )
 from dataserver.ledger.sql import open_ledger
 
-__all__ = ["Attempt", "Commit", "Event", "Ledger", "Progress", "ProposedSeal", "Run", "Seal", "open_ledger"]
+__all__ = [
+    "Attempt",
+    "AttemptKey",
+    "Commit",
+    "Event",
+    "Ledger",
+    "Progress",
+    "ProposedSeal",
+    "Run",
+    "Seal",
+    "open_ledger",
+]

@@ -10,7 +10,7 @@ from dataserver.run_spec import OrderSpec, check_fits, check_run_name
 # A row per rank is written with every attempt.
 MAX_WORLD_SIZE = 65_536
 MAX_NAME_LENGTH = 256
-MAX_SERVER_ID_LENGTH = 128
+MAX_STREAM_ID_LENGTH = 64
 MAX_URI_LENGTH = 4096
 # What a 64-bit column takes.
 MAX_STEP = 2**63 - 1
@@ -99,7 +99,7 @@ def check_open(request: OpenRequest) -> None:
     check_number("world_rank", request.world_rank, 0, MAX_WORLD_SIZE - 1)
     check_number("dp_rank", request.dp_rank, 0, MAX_WORLD_SIZE - 1)
     check_number("next_step", request.next_step, 1)
-    check_label("server_id", request.server_id, MAX_SERVER_ID_LENGTH)
+    check_label("stream_id", request.stream_id, MAX_STREAM_ID_LENGTH)
 
 
 def check_seal(proposed: ProposedSeal) -> None:

@@ -18,6 +18,7 @@ def begin(connection: Connection, run: RunRow, request: BeginRequest, now: float
     attempt_rules.refuse_live_attempt(run, current, now, take_over=request.take_over)
     attempt = Attempt(
         number=attempt_rules.next_attempt(run.last_attempt),
+        attempt_id=request.attempt_id,
         base=(base := _base(connection, run, request)),
         version=base.step,
         world_size=request.world_size,
@@ -31,7 +32,7 @@ def begin(connection: Connection, run: RunRow, request: BeginRequest, now: float
         _displace(connection, run, current, attempt)
     _record_move(connection, run, request, attempt)
     dropped = _move(connection, run, base, number=attempt.number, now=now)
-    runs.change(connection, run, current_attempt=attempt.number)
+    runs.change(connection, run, current_attempt=attempt.number, current_attempt_id=attempt.attempt_id)
     _write_attempt(connection, run, attempt, dropped)
     return attempt
 
@@ -41,7 +42,7 @@ def rewind(connection: Connection, run: RunRow, version: int, now: float) -> Non
     base, _ = commits.cursor_of(connection, run, version)
     number = attempt_rules.next_attempt(run.last_attempt)
     dropped = _move(connection, run, base, number=number, now=now)
-    runs.change(connection, run, current_attempt=None)
+    runs.change(connection, run, current_attempt=None, current_attempt_id=None)
     fenced = f"; fences attempt {run.current_attempt}" if run.current_attempt is not None else ""
     detail = f"by request; {_stood(run)}{fenced}{dropped}"
     runs.record_event(connection, run.uid, now, kind="rewound", attempt=number, step=version, detail=detail)
@@ -79,17 +80,19 @@ def _record_move(connection: Connection, run: RunRow, request: BeginRequest, att
     agrees = known is not None and known[0] == base
     if request.cursor is not None and (not agrees or base.step > run.committed.step):
         differs = f", and knew step {base.step} with another cursor" if known is not None and not agrees else ""
-        _record(
-            connection, run, attempt, "cursor_adopted", f"from {request.holder}'s checkpoint; {_stood(run)}{differs}"
-        )
+        forgets = "" if agrees else "; forgets every step before it, whose way to it cannot be proven"
+        detail = f"from {request.holder}'s checkpoint; {_stood(run)}{differs}{forgets}"
+        _record(connection, run, attempt, "cursor_adopted", detail)
     if base.step < run.committed.step:
         _record(connection, run, attempt, "rewound", f"to the base of {request.holder}'s attempt; {_stood(run)}")
 
 
 def _move(connection: Connection, run: RunRow, base: Cursor, *, number: int, now: float) -> str:
-    """Make `base` the committed cursor and the head; forget what comes after it, and say what that was."""
-    dropped_seals = seals.drop_after(connection, run, base)
-    dropped_commits = commits.drop_after(connection, run, base.step)
+    """Make `base` the committed cursor and the head; forget what does not lead to it, and say what that was."""
+    known = commits.known_cursor(connection, run, base.step)
+    steps = attempt_rules.dropped_steps(base, None if known is None else known[0])
+    dropped_seals = seals.drop(connection, run, steps)
+    dropped_commits = commits.drop(connection, run, steps)
     for table in (schema.ranks, schema.streams):
         connection.execute(delete(table).where(table.c.run_uid == run.uid))
     if base.step > 0:
@@ -103,6 +106,7 @@ def _write_attempt(connection: Connection, run: RunRow, attempt: Attempt, droppe
         insert(schema.attempts).values(
             run_uid=run.uid,
             number=attempt.number,
+            attempt_id=attempt.attempt_id,
             base=attempt.base.to_json(),
             world_size=attempt.world_size,
             dp_world_size=attempt.dp_world_size,

@@ -91,12 +91,12 @@ def list_commits(connection: Connection, run: RunRow, limit: int, after_step: in
     ]
 
 
-def drop_after(connection: Connection, run: RunRow, step: int) -> list[int]:
-    """Forget commits above `step`; returns their steps."""
+def drop(connection: Connection, run: RunRow, steps: attempt_rules.Dropped) -> list[int]:
+    """Forget the commits of `steps`; returns which there were."""
     commits = schema.commits
-    above = (commits.c.run_uid == run.uid, commits.c.step > step)
-    dropped = list(connection.execute(select(commits.c.step).where(*above).order_by(commits.c.step)).scalars())
-    connection.execute(delete(commits).where(*above))
+    ours = (commits.c.run_uid == run.uid, (commits.c.step > steps.after) | (commits.c.step <= steps.up_to))
+    dropped = list(connection.execute(select(commits.c.step).where(*ours).order_by(commits.c.step)).scalars())
+    connection.execute(delete(commits).where(*ours))
     return dropped
 
 

@@ -30,17 +30,19 @@ def open_database(url: str) -> Database:
     """Connect to `url` and see to its tables. Raises `InvalidConfigError`, `UnavailableError`."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except ArgumentError:
         raise InvalidConfigError(
-            f"ledger {url!r} is not a database URL: give sqlite:///PATH or postgresql://HOST/DATABASE"
-        ) from error
+            "the ledger's URL is not a database URL: give sqlite:///PATH or postgresql://HOST/DATABASE (it is not "
+            "shown, for it may hold a password)"
+        ) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         database = _open_sqlite(parsed)
     elif backend in ("postgresql", "postgres"):
         database = _open_postgres(parsed)
     else:
-        raise InvalidConfigError(f"ledger {url!r}: {backend!r} is not supported; use sqlite or postgresql")
+        shown = parsed.render_as_string(hide_password=True)
+        raise InvalidConfigError(f"ledger {shown!r}: {backend!r} is not supported; use sqlite or postgresql")
     try:
         database.write(lambda connection: _prepare(connection, database.place))
     except BaseException:

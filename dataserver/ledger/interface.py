@@ -1,6 +1,6 @@
 """The ledger: what stands fixed about runs, behind one interface.
 
-    run ──< attempt ──< rank (acks, lease)
+    run ──< attempt ──< rank (acks) ──< stream (lease)
      ├────< seal (step -> cursor, plan digest, sync flag)
      ├────< commit (step -> cursor, checkpoint)
      ├────< sync request, hold
@@ -9,7 +9,7 @@
 Every method is one transaction. What is refused and why: `ledger.rules`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,13 +18,28 @@ from dataserver.run_spec import BatchSpec, RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One life of a run's trainer job; fixed by `begin_attempt`, except for its lease.
+class AttemptKey:
+    """Names an attempt. The number is for people; `attempt_id` tells two attempts apart that have one number.
 
-    Times are seconds since 1970 by the ledger's clock.
+    Numbers repeat when a run is deleted and created again, and when a ledger is restored from an older copy.
     """
 
     number: int
+    attempt_id: str
+
+    def __str__(self) -> str:
+        return f"{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One life of a run's trainer job; fixed by `begin_attempt`, except for its lease.
+
+    `attempt_id` is 32 hexadecimal digits that nobody can guess. Times are seconds since 1970 by the ledger's clock.
+    """
+
+    number: int
+    attempt_id: str
     base: Cursor
     version: int
     world_size: int
@@ -33,6 +48,11 @@ class Attempt:
     holder: str
     begin_time: float
     lease_expire_time: float
+
+    @property
+    def key(self) -> AttemptKey:
+        """What names it."""
+        return AttemptKey(number=self.number, attempt_id=self.attempt_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +108,7 @@ class ProposedSeal:
 class Progress:
     """The little that pacing polls."""
 
-    attempt: int
+    attempt: AttemptKey
     sealed_step: int
     acked_steps: tuple[int, ...]
 
@@ -126,7 +146,8 @@ class Ledger(Protocol):
     def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
         """The run of that name, created (True) or found (False) with the same order.
 
-        Another order raises `RunConflictError` with the fields that differ.
+        Another order raises `RunConflictError` with the fields that differ. Another batch spec becomes the run's,
+        for attempts to come that bring none (event `batch_changed`).
         """
 
     def get_run(self, name: str) -> Run:
@@ -160,17 +181,20 @@ class Ledger(Protocol):
         """Go back to `version` and fence every attempt so far."""
 
     def open_stream(
-        self, name: str, *, attempt: int, world_rank: int, dp_rank: int, next_step: int, server_id: str
+        self, name: str, *, attempt: AttemptKey, world_rank: int, dp_rank: int, next_step: int, stream_id: str
     ) -> Run:
-        """Check an open against the attempt's row and note the rank as alive (rules 2, 3, 10)."""
+        """Check an open against the attempt's row and note the rank as alive (rules 2, 3, 10).
 
-    def renew_leases(self, server_id: str) -> None:
-        """Push out the lease of every rank whose stream this server holds."""
+        `stream_id`: made by the serving process, for this stream alone. Idempotent by it.
+        """
 
-    def close_stream(self, run_uid: str, attempt: int, world_rank: int, server_id: str) -> None:
-        """Note that the rank's stream is gone. A stream that another server holds by now is left alone."""
+    def renew_leases(self, stream_ids: Collection[str]) -> None:
+        """Push out the leases of these streams, which the caller holds. One that is closed stays closed."""
 
-    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+    def close_stream(self, stream_id: str) -> None:
+        """Note that a stream is gone, for good. Idempotent; one that the ledger never heard of is no error."""
+
+    def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:
         """Fix a step, or read how it was fixed (rules 6, 8, 9).
 
         Raises `StaleAttemptError`, `PlanMismatchError`, or `PreconditionError` when the step
@@ -180,13 +204,13 @@ class Ledger(Protocol):
     def get_seal(self, run_uid: str, step: int) -> Seal | None:
         """The surviving seal of a step."""
 
-    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+    def record_acks(self, run_uid: str, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
         """Note world rank -> step, cumulatively (rules 10, 11). An ack beyond the sealed steps is refused."""
 
     def progress(self, run_uid: str) -> Progress:
         """How far the current attempt is. Raises `StaleAttemptError` when there is none."""
 
-    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+    def commit_cursor(self, name: str, attempt: AttemptKey, cursor: Cursor, checkpoint_uri: str) -> Run:
         """Note that a checkpoint holds everything up to `cursor`; idempotent, never moves down (rules 3, 5, 11)."""
 
     def cursor_at(self, name: str, version: int | None) -> tuple[Cursor, str]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dataserver.cursor import Cursor
+from dataserver.ledger.interface import AttemptKey
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -16,13 +17,13 @@ class RunRow:
     order_fingerprint: str
     create_time: float
     last_attempt: int
-    current_attempt: int | None
+    current_attempt: AttemptKey | None
     committed: Cursor
     sealed_step: int
     ended: bool
 
     def read_spec(self) -> RunSpec:
-        """The spec that the run was created with."""
+        """The run's spec."""
         return RunSpec.model_validate_json(self.spec)
 
 
@@ -37,7 +38,7 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginRequest:
-    """The arguments of `begin_attempt`, as given."""
+    """The arguments of `begin_attempt`, as given, and the id that the attempt is to have."""
 
     resume: bool
     cursor: Cursor | None
@@ -47,14 +48,15 @@ class BeginRequest:
     batch: BatchSpec | None
     holder: str
     take_over: bool
+    attempt_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
     """The arguments of `open_stream`, as given."""
 
-    attempt: int
+    attempt: AttemptKey
     world_rank: int
     dp_rank: int
     next_step: int
-    server_id: str
+    stream_id: str

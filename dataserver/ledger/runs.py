@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, RunConflictError, RunNotFoundError
 from dataserver.ledger import arguments, schema
-from dataserver.ledger.interface import Attempt, Event, Run
+from dataserver.ledger.interface import Attempt, AttemptKey, Event, Run
 from dataserver.ledger.records import RankRow, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import steps as step_rules
@@ -52,12 +52,13 @@ def find_by_uid(connection: Connection, uid: str) -> RunRow | None:
 
 
 def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: str, now: float) -> tuple[RunRow, bool]:
-    """The run of that name, created (True) or found with the same order (False)."""
+    """The run of that name, created (True) or found with the same order (False), whose batch spec becomes `spec`'s."""
     found = connection.execute(select(schema.runs).where(schema.runs.c.name == name).with_for_update()).one_or_none()
     if found is not None:
         run = _run_row(found)
         _refuse_other_order(run, spec, order_fingerprint)
-        return run, False
+        _adopt_batch(connection, run, spec.batch, now)
+        return read_by_uid(connection, run.uid), False
     uid = uuid.uuid4().hex
     connection.execute(
         insert(schema.runs).values(
@@ -68,6 +69,7 @@ def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: 
             create_time=now,
             last_attempt=0,
             current_attempt=None,
+            current_attempt_id=None,
             committed=Cursor(order_fingerprint=order_fingerprint).to_json(),
             sealed_step=0,
             ended=False,
@@ -113,7 +115,7 @@ def read_attempt(connection: Connection, run: RunRow, lease_s: float) -> Attempt
     """The current attempt with its lease; None before the first and after a rewind."""
     if run.current_attempt is None:
         return None
-    return read_any_attempt(connection, run, run.current_attempt, lease_s)
+    return read_any_attempt(connection, run, run.current_attempt.number, lease_s)
 
 
 def read_any_attempt(connection: Connection, run: RunRow, number: int, lease_s: float) -> Attempt:
@@ -128,11 +130,12 @@ def read_any_attempt(connection: Connection, run: RunRow, number: int, lease_s: 
         )
     base = Cursor.from_json(row.base)
     lease_expire_time = row.begin_time
-    if number == run.current_attempt:
+    if run.current_attempt is not None and number == run.current_attempt.number:
         leases = connection.execute(select(streams.c.lease_expire_time).where(streams.c.run_uid == run.uid))
         lease_expire_time = attempt_rules.lease_end(row.begin_time, leases.scalars().all(), lease_s)
     return Attempt(
         number=row.number,
+        attempt_id=row.attempt_id,
         base=base,
         version=base.step,
         world_size=row.world_size,
@@ -203,6 +206,9 @@ def _gone(uid: str) -> RunNotFoundError:
 
 
 def _run_row(row: Row[Any]) -> RunRow:
+    current = None
+    if row.current_attempt is not None:
+        current = AttemptKey(number=row.current_attempt, attempt_id=row.current_attempt_id)
     return RunRow(
         uid=row.uid,
         name=row.name,
@@ -210,11 +216,23 @@ def _run_row(row: Row[Any]) -> RunRow:
         order_fingerprint=row.order_fingerprint,
         create_time=row.create_time,
         last_attempt=row.last_attempt,
-        current_attempt=row.current_attempt,
+        current_attempt=current,
         committed=Cursor.from_json(row.committed),
         sealed_step=row.sealed_step,
         ended=row.ended,
     )
+
+
+def _adopt_batch(connection: Connection, run: RunRow, batch: BatchSpec, now: float) -> None:
+    """Make another batch spec the run's, visibly: else who edits a spec and creates the run again trains by the old."""
+    spec = run.read_spec()
+    before, after = (one.model_dump(mode="json") for one in (spec.batch, batch))
+    changed = ", ".join(
+        f"{field}: {before[field]} -> {after[field]}" for field in before if before[field] != after[field]
+    )
+    if changed:
+        change(connection, run, spec=spec.model_copy(update={"batch": batch}).model_dump_json())
+        record_event(connection, run.uid, now, kind="batch_changed", step=run.sealed_step, detail=changed)
 
 
 def _refuse_other_order(run: RunRow, spec: RunSpec, order_fingerprint: str) -> None:

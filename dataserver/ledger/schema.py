@@ -31,7 +31,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -53,6 +53,7 @@ runs = Table(
     Column("create_time", Float(53), nullable=False),
     Column("last_attempt", BigInteger, nullable=False),
     Column("current_attempt", BigInteger),
+    Column("current_attempt_id", String(32)),
     Column("committed", Text, nullable=False),
     Column("sealed_step", BigInteger, nullable=False),
     Column("ended", Boolean, nullable=False),
@@ -64,6 +65,7 @@ attempts = Table(
     metadata,
     _run_uid(),
     Column("number", BigInteger, primary_key=True),
+    Column("attempt_id", String(32), nullable=False),
     Column("base", Text, nullable=False),
     Column("world_size", Integer, nullable=False),
     Column("dp_world_size", Integer, nullable=False),
@@ -81,17 +83,17 @@ ranks = Table(
     Column("acked_step", BigInteger, nullable=False),
 )
 
-# A row per rank and server that ever held its stream in this attempt. `open_streams` counts,
-# because a reconnect reaches the server before the server notices that the old stream broke.
+# A row per stream of this attempt, also one that is closed: its row keeps a late duplicate of its open from
+# reviving it, and says that there was a stream. A rank's next close removes it.
 streams = Table(
     "ledger_streams",
     metadata,
-    _run_uid(),
-    Column("world_rank", Integer, primary_key=True),
-    Column("server_id", String(128), primary_key=True),
-    Column("open_streams", Integer, nullable=False),
+    Column("stream_id", String(64), primary_key=True),
+    Column("run_uid", ForeignKey("ledger_runs.uid", ondelete="CASCADE"), nullable=False),
+    Column("world_rank", Integer, nullable=False),
+    Column("closed", Boolean, nullable=False),
     Column("lease_expire_time", Float(53), nullable=False),
-    Index("ledger_streams_by_server", "server_id"),
+    Index("ledger_streams_by_run", "run_uid"),
 )
 
 seals = Table(

@@ -4,13 +4,13 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from dataserver.cursor import Cursor
 from dataserver.ledger import runs, schema
-from dataserver.ledger.interface import ProposedSeal, Seal
+from dataserver.ledger.interface import AttemptKey, ProposedSeal, Seal
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import steps as step_rules
 
 
-def seal(connection: Connection, run: RunRow, attempt: int, proposed: ProposedSeal, now: float) -> Seal:
+def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: ProposedSeal, now: float) -> Seal:
     """Fix a step, or read how it was fixed; the run's row is locked."""
     attempt_rules.refuse_stale_attempt(run, attempt)
     attempt_rules.refuse_foreign_cursor(run, proposed.end)
@@ -23,7 +23,7 @@ def seal(connection: Connection, run: RunRow, attempt: int, proposed: ProposedSe
     step_rules.refuse_after_last(run, read_seal(connection, run.uid, run.sealed_step), proposed)
     sealed = Seal(
         step=proposed.step,
-        attempt=attempt,
+        attempt=attempt.number,
         end=proposed.end,
         plan_digest=proposed.plan_digest,
         planner_version=proposed.planner_version,
@@ -53,16 +53,12 @@ def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     )
 
 
-def drop_after(connection: Connection, run: RunRow, base: Cursor) -> list[int]:
-    """Forget every seal after `base`, and one of `base`'s own step that ends elsewhere; returns their steps."""
+def drop(connection: Connection, run: RunRow, steps: attempt_rules.Dropped) -> list[int]:
+    """Forget the seals of `steps`; returns which there were."""
     seals = schema.seals
-    after = (seals.c.run_uid == run.uid, seals.c.step > attempt_rules.last_surviving_step(base))
-    dropped = list(connection.execute(select(seals.c.step).where(*after).order_by(seals.c.step)).scalars())
-    connection.execute(delete(seals).where(*after))
-    own = read_seal(connection, run.uid, base.step)
-    if own is not None and own.end != base:
-        connection.execute(delete(seals).where(seals.c.run_uid == run.uid, seals.c.step == base.step))
-        dropped.insert(0, base.step)
+    ours = (seals.c.run_uid == run.uid, (seals.c.step > steps.after) | (seals.c.step <= steps.up_to))
+    dropped = list(connection.execute(select(seals.c.step).where(*ours).order_by(seals.c.step)).scalars())
+    connection.execute(delete(seals).where(*ours))
     return dropped
 
 

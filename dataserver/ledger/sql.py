@@ -1,7 +1,8 @@
 # ruff: noqa: D102 - what each method does stands in `Ledger`
 """The ledger on a database: one transaction a method."""
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Collection, Mapping
 
 from sqlalchemy import Connection
 
@@ -9,7 +10,7 @@ from dataserver.cursor import Cursor
 from dataserver.ledger import arguments, attempts, commits, runs, seals, streams
 from dataserver.ledger.database import Database
 from dataserver.ledger.engine import open_database
-from dataserver.ledger.interface import Attempt, Commit, Event, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.interface import Attempt, AttemptKey, Commit, Event, Ledger, Progress, ProposedSeal, Run, Seal
 from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.run_spec import BatchSpec, RunSpec
@@ -26,11 +27,17 @@ def open_ledger(url: str, *, lease_s: float) -> Ledger:
 
 
 class SqlLedger:
-    """`Ledger` in one database. Safe to use from several threads and processes."""
+    """`Ledger` in one database. Safe to use from several threads and processes.
 
-    def __init__(self, database: Database, lease_s: float) -> None:
+    `new_attempt_id` makes what tells attempts apart for ever: at most 32 characters.
+    """
+
+    def __init__(
+        self, database: Database, lease_s: float, *, new_attempt_id: Callable[[], str] = lambda: secrets.token_hex(16)
+    ) -> None:
         self._database = database
         self._lease_s = lease_s
+        self._new_attempt_id = new_attempt_id
 
     def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
         arguments.check_name(name)
@@ -78,6 +85,7 @@ class SqlLedger:
             batch=batch,
             holder=holder,
             take_over=take_over,
+            attempt_id=self._new_attempt_id(),
         )
         arguments.check_begin(request)
 
@@ -102,10 +110,10 @@ class SqlLedger:
         return self._database.write(work)
 
     def open_stream(
-        self, name: str, *, attempt: int, world_rank: int, dp_rank: int, next_step: int, server_id: str
+        self, name: str, *, attempt: AttemptKey, world_rank: int, dp_rank: int, next_step: int, stream_id: str
     ) -> Run:
         request = OpenRequest(
-            attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step, server_id=server_id
+            attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step, stream_id=stream_id
         )
         arguments.check_open(request)
 
@@ -117,18 +125,13 @@ class SqlLedger:
 
         return self._database.write(work)
 
-    def renew_leases(self, server_id: str) -> None:
-        self._database.note(lambda c: streams.renew(c, server_id, self._now(c) + self._lease_s))
+    def renew_leases(self, stream_ids: Collection[str]) -> None:
+        self._database.note(lambda c: streams.renew(c, stream_ids, self._now(c) + self._lease_s))
 
-    def close_stream(self, run_uid: str, attempt: int, world_rank: int, server_id: str) -> None:
-        def work(connection: Connection) -> None:
-            run = runs.find_by_uid(connection, run_uid)
-            if run is not None and run.current_attempt == attempt:
-                streams.close_stream(connection, run, world_rank, server_id, self._now(connection))
+    def close_stream(self, stream_id: str) -> None:
+        self._database.write(lambda c: streams.close_stream(c, stream_id, self._now(c)))
 
-        self._database.write(work)
-
-    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+    def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:
         arguments.check_seal(proposed)
         return self._database.write(
             lambda c: seals.seal(c, runs.lock_by_uid(c, run_uid), attempt, proposed, self._now(c))
@@ -137,13 +140,13 @@ class SqlLedger:
     def get_seal(self, run_uid: str, step: int) -> Seal | None:
         return self._database.read(lambda c: seals.read_seal(c, run_uid, step))
 
-    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+    def record_acks(self, run_uid: str, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
         return self._database.note(lambda c: streams.record_acks(c, runs.lock_by_uid(c, run_uid), attempt, acks))
 
     def progress(self, run_uid: str) -> Progress:
         return self._database.read(lambda c: streams.progress(c, runs.read_by_uid(c, run_uid)))
 
-    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+    def commit_cursor(self, name: str, attempt: AttemptKey, cursor: Cursor, checkpoint_uri: str) -> Run:
         arguments.check_label("checkpoint_uri", checkpoint_uri, arguments.MAX_URI_LENGTH, empty=True)
 
         def work(connection: Connection) -> Run:
@@ -193,7 +196,7 @@ class SqlLedger:
     def _describe(self, connection: Connection, run: RunRow) -> Run:
         return runs.describe(connection, run, self._lease_s)
 
-    def _current(self, connection: Connection, run: RunRow, attempt: int) -> Attempt:
+    def _current(self, connection: Connection, run: RunRow, attempt: AttemptKey) -> Attempt:
         """The attempt that the caller names, which must be the current one."""
         attempt_rules.refuse_stale_attempt(run, attempt)
-        return runs.read_any_attempt(connection, run, attempt, self._lease_s)
+        return runs.read_any_attempt(connection, run, attempt.number, self._lease_s)

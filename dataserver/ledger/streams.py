@@ -1,14 +1,17 @@
 """Streams of ranks: opens, leases, acks."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, bindparam, case, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from dataserver.ledger import runs, schema
-from dataserver.ledger.interface import Attempt, Progress
+from dataserver.ledger.interface import Attempt, AttemptKey, Progress
 from dataserver.ledger.records import OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import steps as step_rules
+
+# Within what any database takes as parameters of one statement.
+_IDS_PER_STATEMENT = 500
 
 
 def open_stream(
@@ -25,56 +28,52 @@ def open_stream(
         .values(dp_rank=request.dp_rank)
     )
     streams = schema.streams
-    counted = connection.execute(
-        update(streams)
-        .where(
-            streams.c.run_uid == run.uid,
-            streams.c.world_rank == request.world_rank,
-            streams.c.server_id == request.server_id,
+    key = streams.c.stream_id == request.stream_id
+    if connection.execute(select(streams.c.stream_id).where(key)).one_or_none() is not None:
+        _push_out(connection, (request.stream_id,), lease_expire_time)
+        return
+    connection.execute(
+        insert(streams).values(
+            stream_id=request.stream_id,
+            run_uid=run.uid,
+            world_rank=request.world_rank,
+            closed=False,
+            lease_expire_time=lease_expire_time,
         )
-        .values(open_streams=streams.c.open_streams + 1, lease_expire_time=lease_expire_time)
     )
-    if not counted.rowcount:
-        connection.execute(
-            insert(streams).values(
-                run_uid=run.uid,
-                world_rank=request.world_rank,
-                server_id=request.server_id,
-                open_streams=1,
-                lease_expire_time=lease_expire_time,
-            )
-        )
 
 
-def renew(connection: Connection, server_id: str, lease_expire_time: float) -> None:
-    """Push out the leases of a server's open streams."""
+def renew(connection: Connection, stream_ids: Collection[str], lease_expire_time: float) -> None:
+    """Push out the leases of exactly these streams: whatever no server holds lapses by itself."""
+    ids = sorted(stream_ids)
+    for begin in range(0, len(ids), _IDS_PER_STATEMENT):
+        _push_out(connection, ids[begin : begin + _IDS_PER_STATEMENT], lease_expire_time)
+
+
+def close_stream(connection: Connection, stream_id: str, now: float) -> None:
+    """End the lease of a stream, and forget those of its rank that were closed before."""
     streams = schema.streams
+    row = connection.execute(
+        select(streams.c.run_uid, streams.c.world_rank).where(streams.c.stream_id == stream_id)
+    ).one_or_none()
+    if row is None:
+        return
+    connection.execute(
+        delete(streams).where(
+            streams.c.run_uid == row.run_uid,
+            streams.c.world_rank == row.world_rank,
+            streams.c.closed,
+            streams.c.stream_id != stream_id,
+        )
+    )
     connection.execute(
         update(streams)
-        .where(streams.c.server_id == server_id, streams.c.open_streams > 0)
-        .values(lease_expire_time=lease_expire_time)
+        .where(streams.c.stream_id == stream_id, ~streams.c.closed)
+        .values(closed=True, lease_expire_time=now)
     )
 
 
-def close_stream(connection: Connection, run: RunRow, world_rank: int, server_id: str, now: float) -> None:
-    """Count one stream of the rank down; the last one ends the lease."""
-    streams = schema.streams
-    connection.execute(
-        update(streams)
-        .where(
-            streams.c.run_uid == run.uid,
-            streams.c.world_rank == world_rank,
-            streams.c.server_id == server_id,
-            streams.c.open_streams > 0,
-        )
-        .values(
-            open_streams=streams.c.open_streams - 1,
-            lease_expire_time=case((streams.c.open_streams == 1, now), else_=streams.c.lease_expire_time),
-        )
-    )
-
-
-def record_acks(connection: Connection, run: RunRow, attempt: int, acks: Mapping[int, int]) -> Progress:
+def record_acks(connection: Connection, run: RunRow, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
     """Note acks, which never move down; the run's row is locked."""
     attempt_rules.refuse_stale_attempt(run, attempt)
     world_size = len(runs.read_ranks(connection, run))
@@ -102,3 +101,12 @@ def progress(connection: Connection, run: RunRow) -> Progress:
         select(schema.ranks.c.acked_step).where(schema.ranks.c.run_uid == run.uid).order_by(schema.ranks.c.world_rank)
     )
     return Progress(attempt=attempt, sealed_step=run.sealed_step, acked_steps=tuple(acked.scalars()))
+
+
+def _push_out(connection: Connection, stream_ids: Collection[str], lease_expire_time: float) -> None:
+    streams = schema.streams
+    connection.execute(
+        update(streams)
+        .where(streams.c.stream_id.in_(stream_ids), ~streams.c.closed)
+        .values(lease_expire_time=lease_expire_time)
+    )

@@ -3,13 +3,14 @@
 import logging
 
 from dataserver.errors import InvalidRequestError
-from dataserver.ledger.interface import Ledger
+from dataserver.ledger.interface import AttemptKey, Ledger
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.services import fields, pages
 from dataserver.services.describe import Described, StepDescriber
 from dataserver.services.run_messages import commit_to_proto
 from dataserver.streaming.call import Call
 from dataserver.streaming.contexts import RunContexts
+from dataserver.streaming.opening import check_attempt_id
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import cursor_service_pb2 as pb
@@ -49,13 +50,16 @@ class CursorService(CursorServiceServicer):
     async def CommitCursor(self, request: pb.CommitCursorRequest, call: Call) -> pb.CommitCursorResponse:
         """Note that a checkpoint is complete."""
         name = fields.run_name(request.run)
-        attempt = fields.within("attempt", request.attempt, 1)
+        attempt = AttemptKey(
+            number=fields.within("attempt", request.attempt, 1),
+            attempt_id=check_attempt_id("attempt_id", request.attempt_id),
+        )
         if not request.HasField("cursor"):
             raise InvalidRequestError("cursor is missing: give the one inside the checkpoint")
         cursor = cursor_from_proto(request.cursor)
         uri = request.checkpoint_uri
         run = await self._threads.ledger(self._ledger.commit_cursor, name, attempt, cursor, uri)
-        log.info("run %s attempt %d: step %d is committed at %s", name, attempt, cursor.step, uri or "no URI")
+        log.info("run %s attempt %s: step %d is committed at %s", name, attempt, cursor.step, uri or "no URI")
         return pb.CommitCursorResponse(committed=cursor_to_proto(run.committed))
 
     async def RewindRun(self, request: pb.RewindRunRequest, call: Call) -> pb.RewindRunResponse:

@@ -20,7 +20,7 @@ FARTHEST_AHEAD = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A step's plan, and how it was sealed; `attempt` is 0 for a step that is not sealed."""
+    """A step's plan, and how it was sealed; `attempt` is 0 for one that is not sealed, or not for so many ranks."""
 
     plan: Plan
     attempt: int
@@ -66,7 +66,9 @@ class StepDescriber:
         begins_after = min(step - 1, run.sealed_step)
         begin, _ = await self._threads.ledger(self._ledger.cursor_at, name, begins_after)
         plan = await self._plan_ahead(context, begin, cut, step)
-        if seal is not None and cut.dp_world_size == sealed_for and seal.plan_digest != plan.digest:
+        if cut.dp_world_size != sealed_for:
+            seal = None
+        if seal is not None and seal.plan_digest != plan.digest:
             raise PlanMismatchError(
                 f"run {name!r}: step {step} was sealed with plan {seal.plan_digest}, this server computes {plan.digest}"
             )

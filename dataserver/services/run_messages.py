@@ -29,6 +29,7 @@ def attempt_to_proto(attempt: Attempt) -> run_pb2.Attempt:
     """The attempt as clients see it."""
     return run_pb2.Attempt(
         number=attempt.number,
+        attempt_id=attempt.attempt_id,
         base=cursor_to_proto(attempt.base),
         version=attempt.version,
         world_size=attempt.world_size,

@@ -138,7 +138,7 @@ class LiveAttempt:
             end_of_run=ends,
         )
         try:
-            seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.number, proposed)
+            seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed)
         except StaleAttemptError as error:
             self.end(error)
             raise
@@ -169,7 +169,7 @@ class LiveAttempt:
             if not acks:
                 return
             try:
-                progress = await self._threads.ledger(self._ledger.record_acks, self.run_uid, self.attempt.number, acks)
+                progress = await self._threads.ledger(self._ledger.record_acks, self.run_uid, self.attempt.key, acks)
             except (PreconditionError, RunNotFoundError):
                 raise
             except Exception:
@@ -220,10 +220,10 @@ class LiveAttempt:
 
     async def _poll(self) -> None:
         progress = await self._threads.ledger(self._ledger.progress, self.run_uid)
-        if progress.attempt != self.attempt.number:
+        if progress.attempt != self.attempt.key:
             raise StaleAttemptError(
                 f"run {self.run_name!r}: attempt {self.attempt.number} is over, attempt {progress.attempt} has begun",
-                attempt=progress.attempt,
+                attempt=progress.attempt.number,
             )
         self.pacing.update(progress)
 

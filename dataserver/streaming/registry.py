@@ -1,13 +1,16 @@
 """All attempts that this process serves, who streams for which rank, and their leases.
 
 A rank has one stream. A newer open of the same rank wins, since the older stream may be half-open after a broken
-connection; but only once the ledger accepted it, so that a wrong open ends nobody's stream. Every stream that ends is
-counted out of the ledger, which frees the rank with its last one; except while this server drains: then the lease
-stays, for the server that the rank turns to next.
+connection; but only once the ledger accepted it, so that a wrong open ends nobody's stream. Each stream has an id of
+its own in the ledger. This process renews the leases of exactly the streams that it holds, and closes each that ends,
+which frees the rank with its last one; except while this server drains: then the lease stays, for the server that the
+rank turns to next. A close that does not get through costs one lease: what nobody renews lapses.
 """
 
 import asyncio
 import logging
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
@@ -25,8 +28,7 @@ log = logging.getLogger(__name__)
 # Leases are renewed three times before they lapse.
 RENEWALS_PER_LEASE = 3
 
-# Tries at telling the ledger that a stream is gone, and the pause between them.
-RELEASE_TRIES = 5
+# Pause between tries at telling the ledger that a stream is gone.
 RELEASE_PAUSE_S = 1.0
 
 
@@ -56,8 +58,9 @@ class Registry:
         self._threads = threads
         self._contexts = contexts
         self._metrics = metrics
-        self._live: dict[tuple[str, int], LiveAttempt] = {}
-        self._sessions: dict[tuple[str, int, int], Session] = {}
+        self._live: dict[tuple[str, str], LiveAttempt] = {}
+        self._sessions: dict[tuple[str, str, int], Session] = {}
+        self._stream_ids: dict[Session, str] = {}
         self._draining: DataServerError | None = None
         self._background: set[asyncio.Task[None]] = set()
 
@@ -70,21 +73,25 @@ class Registry:
         self.refuse_while_draining()
         run = await self._threads.ledger(self._ledger.get_run, opening.run)
         context = await self._contexts.of_run(run)
-        run = await self._note_open(run.uid, opening)
+        stream_id = secrets.token_hex(16)
+        run = await self._note_open(stream_id, opening)
         self.refuse_while_draining()
         live = self._enter(run, opening, context)
-        older = self._sessions.get((run.uid, opening.attempt, opening.world_rank))
+        key = (run.uid, opening.attempt_id, opening.world_rank)
+        older = self._sessions.get(key)
         if older is not None:
             older.end(PreconditionError(f"world rank {opening.world_rank} opened another stream; this one is over"))
-        self._sessions[(run.uid, opening.attempt, opening.world_rank)] = session
+        self._sessions[key] = session
+        self._stream_ids[session] = stream_id
         return live
 
     async def release(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
         """Count a stream that `open` let in out again, here and in the ledger."""
+        stream_id = self._stream_ids.pop(session)
         try:
-            await self._let_go(live, world_rank)
+            await self._let_go(live, stream_id)
         finally:
-            key = (live.run_uid, live.attempt.number, world_rank)
+            key = (live.run_uid, live.attempt.attempt_id, world_rank)
             if self._sessions.get(key) is session:
                 del self._sessions[key]
                 live.local_ranks.discard(world_rank)
@@ -98,7 +105,8 @@ class Registry:
 
     def supersede(self, run_uid: str, attempt: int, why: str) -> None:
         """End the streams of all attempts below `attempt` at once; other servers notice by their polls."""
-        for (uid, number), live in self._live.items():
+        for (uid, _), live in self._live.items():
+            number = live.attempt.number
             if uid == run_uid and number < attempt:
                 live.end(StaleAttemptError(f"run {live.run_name!r}: attempt {number} is over: {why}", attempt=attempt))
 
@@ -127,7 +135,7 @@ class Registry:
         if run.attempt is None:
             raise InternalError(f"the ledger accepted a stream of run {run.name!r}, which has no attempt")
         self.supersede(run.uid, opening.attempt, f"attempt {opening.attempt} has begun")
-        live = self._live.get((run.uid, opening.attempt))
+        live = self._live.get((run.uid, opening.attempt_id))
         if live is None:
             live = LiveAttempt(
                 run,
@@ -138,71 +146,93 @@ class Registry:
                 metrics=self._metrics,
                 max_steps_ahead=self._config.max_steps_ahead,
             )
-            self._live[(run.uid, opening.attempt)] = live
+            self._live[(run.uid, opening.attempt_id)] = live
         live.local_ranks.add(opening.world_rank)
-        live.pacing.update(Progress(attempt=opening.attempt, sealed_step=run.sealed_step, acked_steps=run.acked_steps))
+        live.pacing.update(Progress(attempt=opening.key, sealed_step=run.sealed_step, acked_steps=run.acked_steps))
         return live
 
-    async def _note_open(self, run_uid: str, opening: Opening) -> Run:
-        """Tell the ledger of a stream. One that is left meanwhile is counted out again, or its rank is never free."""
+    async def _note_open(self, stream_id: str, opening: Opening) -> Run:
+        """Tell the ledger of a stream. One that is left meanwhile, or whose answer is lost, is closed again."""
         noting = asyncio.ensure_future(
             self._threads.ledger(
                 self._ledger.open_stream,
                 opening.run,
-                attempt=opening.attempt,
+                attempt=opening.key,
                 world_rank=opening.world_rank,
                 dp_rank=opening.dp_rank,
                 next_step=opening.next_step,
-                server_id=self.server_id,
+                stream_id=stream_id,
             )
         )
         try:
             return await asyncio.shield(noting)
         except asyncio.CancelledError:
-            self._spawn(self._undo_open(noting, run_uid, opening))
+            self._spawn(self._undo_open(noting, stream_id))
+            raise
+        except UnavailableError:
+            self._spawn(self._persist(lambda: self._note_close(stream_id)))
             raise
 
-    async def _undo_open(self, noting: "asyncio.Future[Run]", run_uid: str, opening: Opening) -> None:
+    async def _undo_open(self, noting: "asyncio.Future[Run]", stream_id: str) -> None:
         try:
             await noting
+        except UnavailableError:
+            pass
         except DataServerError:
             return
-        await self._note_close(run_uid, opening.attempt, opening.world_rank)
+        await self._persist(lambda: self._note_close(stream_id))
 
-    async def _let_go(self, live: LiveAttempt, world_rank: int) -> None:
-        """Tell the ledger the last acks, and that the stream is gone."""
-        await self._persist(live.flush_acks)
-        if self._draining is None:
-            await self._note_close(live.run_uid, live.attempt.number, world_rank)
+    async def _let_go(self, live: LiveAttempt, stream_id: str) -> None:
+        """Tell the ledger the last acks, and that the stream is gone; in the background once it does not answer."""
 
-    async def _note_close(self, run_uid: str, attempt: int, world_rank: int) -> None:
-        await self._persist(
-            lambda: self._threads.ledger(self._ledger.close_stream, run_uid, attempt, world_rank, self.server_id)
-        )
+        async def tell() -> None:
+            try:
+                await live.flush_acks()
+            except UnavailableError:
+                raise
+            except DataServerError as error:
+                log.info("run %s attempt %d: last acks: %s", live.run_name, live.attempt.number, error.message)
+            if self._draining is None:
+                await self._note_close(stream_id)
+
+        try:
+            await tell()
+        except UnavailableError as error:
+            log.warning("telling the ledger that a stream is gone is tried again: %s", error.message)
+            self._spawn(self._persist(tell))
+
+    async def _note_close(self, stream_id: str) -> None:
+        try:
+            await self._threads.ledger(self._ledger.close_stream, stream_id)
+        except UnavailableError:
+            raise
+        except DataServerError as error:
+            log.warning("closing a stream in the ledger failed, its lease will lapse: %s", error.message)
 
     async def _persist(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Make a call that the ledger must hear of, in spite of its being away for a while."""
-        for _ in range(RELEASE_TRIES):
+        """Make a call that the ledger must hear of, until it does or the stream's lease has lapsed by itself."""
+        until = time.monotonic() + self._config.lease_s
+        while True:
             try:
                 await call()
             except UnavailableError as error:
-                log.warning("telling the ledger that a stream is gone: %s", error.message)
+                if time.monotonic() > until:
+                    log.warning("the ledger was not told that a stream is gone; its lease lapsed: %s", error.message)
+                    return
                 await asyncio.sleep(RELEASE_PAUSE_S)
-            except DataServerError:
-                # The attempt or its run is gone, and the rank with it.
-                return
             else:
                 return
 
     async def _renew_leases(self) -> None:
         while True:
             await asyncio.sleep(self._config.lease_s / RENEWALS_PER_LEASE)
-            if not self._sessions:
+            held = tuple(self._stream_ids.values())
+            if not held:
                 continue
             try:
-                await self._threads.ledger(self._ledger.renew_leases, self.server_id)
+                await self._threads.ledger(self._ledger.renew_leases, held)
             except Exception:
-                log.exception("renewing the leases of %d ranks failed; it is tried again", len(self._sessions))
+                log.exception("renewing the leases of %d streams failed; it is tried again", len(held))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -18,20 +18,22 @@ class StreamMicroBatchesRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits")
+    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORLD_RANK_FIELD_NUMBER: _ClassVar[int]
     DP_RANK_FIELD_NUMBER: _ClassVar[int]
     NEXT_STEP_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     world_rank: int
     dp_rank: int
     next_step: int
     credits: int
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ...) -> None: ...
+    attempt_id: str
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("step",)

@@ -57,16 +57,18 @@ class Commit(_message.Message):
     def __init__(self, cursor: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., attempt: _Optional[int] = ..., checkpoint_uri: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class CommitCursorRequest(_message.Message):
-    __slots__ = ("run", "attempt", "cursor", "checkpoint_uri")
+    __slots__ = ("run", "attempt", "cursor", "checkpoint_uri", "attempt_id")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_URI_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     cursor: _cursor_pb2.Cursor
     checkpoint_uri: str
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., cursor: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ...) -> None: ...
+    attempt_id: str
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., cursor: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., checkpoint_uri: _Optional[str] = ..., attempt_id: _Optional[str] = ...) -> None: ...
 
 class CommitCursorResponse(_message.Message):
     __slots__ = ("committed",)

@@ -40,7 +40,7 @@ class Run(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ...) -> None: ...
 
 class Attempt(_message.Message):
-    __slots__ = ("number", "base", "version", "world_size", "dp_world_size", "batch", "holder", "begin_time", "lease_expire_time")
+    __slots__ = ("number", "base", "version", "world_size", "dp_world_size", "batch", "holder", "begin_time", "lease_expire_time", "attempt_id")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Attempt(_message.Message):
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
     LEASE_EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     number: int
     base: _cursor_pb2.Cursor
     version: int
@@ -59,4 +60,5 @@ class Attempt(_message.Message):
     holder: str
     begin_time: _timestamp_pb2.Timestamp
     lease_expire_time: _timestamp_pb2.Timestamp
-    def __init__(self, number: _Optional[int] = ..., base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., dp_world_size: _Optional[int] = ..., batch: _Optional[_Union[_run_spec_pb2.BatchSpec, _Mapping]] = ..., holder: _Optional[str] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    attempt_id: str
+    def __init__(self, number: _Optional[int] = ..., base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., version: _Optional[int] = ..., world_size: _Optional[int] = ..., dp_world_size: _Optional[int] = ..., batch: _Optional[_Union[_run_spec_pb2.BatchSpec, _Mapping]] = ..., holder: _Optional[str] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., lease_expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt_id: _Optional[str] = ...) -> None: ...

@@ -79,6 +79,8 @@ class RunServiceServicer:
     def CreateRun(self, request, context):
         """Creates a run. Idempotent: the same order under the same name returns the
         run that is there; another order is refused with the fields that differ.
+        Another batch spec becomes the run's, for attempts to come that bring none,
+        and is recorded as the event `batch_changed`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

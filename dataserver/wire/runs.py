@@ -15,9 +15,14 @@ from dataserver.wire.messages import batch_spec_from_proto, cursor_from_proto, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptInfo:
-    """One life of a run's trainer job. `version`: policy version of the weights that it began with."""
+    """One life of a run's trainer job. `version`: policy version of the weights that it began with.
+
+    `number` is for people, and may repeat when a run is created again; `attempt_id` never does. World rank 0 begins
+    the attempt and hands this whole value, which pickles, to the other ranks.
+    """
 
     number: int
+    attempt_id: str
     base: Cursor
     version: int
     world_size: int
@@ -107,7 +112,7 @@ class PlannedMicroBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDescription:
-    """One step's plan. `attempt` is 0 while the step is not sealed.
+    """One step's plan. `attempt` is 0 for a step that is not sealed, or not for so many ranks.
 
     The three figures mean something only together: see `dataserver.packing.figures`.
     """
@@ -151,6 +156,7 @@ def attempt_from_proto(message: run_pb2.Attempt) -> AttemptInfo:
     """Read an attempt."""
     return AttemptInfo(
         number=message.number,
+        attempt_id=message.attempt_id,
         base=cursor_from_proto(message.base),
         version=message.version,
         world_size=message.world_size,

@@ -105,13 +105,13 @@ def consume(client: DataClient) -> None:
     )
     client.create_run(RUN, spec)
     attempt = client.begin_attempt(RUN, resume=False, world_size=RANKS, dp_world_size=RANKS, holder="tour")
-    streams = [client.stream(RUN, attempt.number, world_rank=rank, dp_rank=rank, next_step=1) for rank in range(RANKS)]
+    streams = [client.stream(RUN, attempt, world_rank=rank, dp_rank=rank, next_step=1) for rank in range(RANKS)]
     for steps in zip(*streams, strict=True):
         for stream, step in zip(streams, steps, strict=True):
             for _ in step:
                 pass
             stream.ack(step)
-        client.commit_cursor(RUN, attempt.number, steps[0].end, f"file:///checkpoints/step-{steps[0].number}")
+        client.commit_cursor(RUN, attempt, steps[0].end, f"file:///checkpoints/step-{steps[0].number}")
     for stream in streams:
         stream.close()
 

@@ -53,13 +53,13 @@ def train(client: DataClient, run: str, spec: RunSpec, checkpoint: Path) -> None
         holder=f"plain-loop-{uuid.uuid4()}",
         wait_alive_s=60,  # a loop that was killed counts as alive until its server notices
     )
-    with client.stream(run, attempt.number, world_rank=0, dp_rank=0, next_step=attempt.base.step + 1) as stream:
+    with client.stream(run, attempt, world_rank=0, dp_rank=0, next_step=attempt.base.step + 1) as stream:
         for step in stream:
             for micro_batch in step:
                 weights += np.bincount(micro_batch.tokens, minlength=VOCABULARY)
             stream.ack(step)
             save(checkpoint, weights, step.end)
-            client.commit_cursor(run, attempt.number, step.end, checkpoint.absolute().as_uri())
+            client.commit_cursor(run, attempt, step.end, checkpoint.absolute().as_uri())
             print(f"step {step.number}: {step.token_count} tokens, waited {1000 * step.wait_s:.1f} ms", flush=True)
 
 

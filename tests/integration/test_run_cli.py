@@ -46,11 +46,11 @@ def run(server, tmp_path, request, dataserver):
     assert dataserver("run", "create", name, str(tmp_path / "spec.toml"))[0] == 0
     with DataClient(server.endpoint) as client:
         attempt = client.begin_attempt(name, resume=False, world_size=1, dp_world_size=1, holder="launch-7")
-        with client.stream(name, attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream(name, attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 list(step)
                 stream.ack(step)
-                client.commit_cursor(name, attempt.number, step.end, f"file:///checkpoints/{step.number}")
+                client.commit_cursor(name, attempt, step.end, f"file:///checkpoints/{step.number}")
                 if step.number == 2:
                     break
     return name

@@ -6,6 +6,7 @@ this module's name, so that a test can take one away.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dataserver.cursor import Cursor
@@ -18,7 +19,7 @@ from dataserver.errors import (
     StaleAttemptError,
     VersionNotFoundError,
 )
-from dataserver.ledger.interface import Attempt
+from dataserver.ledger.interface import Attempt, AttemptKey
 from dataserver.ledger.records import OpenRequest, RankRow, RunRow
 from dataserver.planning.fingerprint import differing_fields
 
@@ -90,29 +91,50 @@ def refuse_other_dp_rank(run: RunRow, attempt: Attempt, ranks: Sequence[RankRow]
         )
 
 
-def refuse_stale_attempt(run: RunRow, attempt: int) -> None:
+def refuse_stale_attempt(run: RunRow, attempt: AttemptKey) -> None:
     """Rule 3: a lower attempt is refused for good.
 
     Else a rank that was thought dead commits or acknowledges into a run that was rewound under it.
     """
-    if attempt == run.current_attempt:
+    number = attempt.number
+    current = run.current_attempt
+    if current is not None and number == current.number:
+        refuse_namesake(run, attempt)
         return
-    if attempt > run.last_attempt or attempt < 1:
+    if number > run.last_attempt or number < 1:
         raise AttemptMismatchError(
-            f"run {run.name!r} has no attempt {attempt}: the highest is {run.last_attempt}; begin one", attempt=attempt
+            f"run {run.name!r} has no attempt {number}: the highest is {run.last_attempt}; begin one", attempt=number
         )
-    if run.current_attempt is None:
+    if current is None:
         after = f"the run was rewound, which fenced all attempts up to {run.last_attempt}"
     else:
-        after = f"attempt {run.current_attempt} is the current one"
+        after = f"attempt {current} is the current one"
     raise StaleAttemptError(
-        f"attempt {attempt} of run {run.name!r} is over: {after}. Stop this trainer; its steps no longer count",
-        attempt=attempt,
-        current_attempt=run.current_attempt or 0,
+        f"attempt {number} of run {run.name!r} is over: {after}. Stop this trainer; its steps no longer count",
+        attempt=number,
+        current_attempt=0 if current is None else current.number,
     )
 
 
-def current_attempt(run: RunRow) -> int:
+def refuse_namesake(run: RunRow, attempt: AttemptKey) -> None:
+    """Rule 1: one number can name two attempts, one id cannot; `attempt` has the current number.
+
+    Numbers repeat when a run is deleted and created again, and when the ledger is restored from an older copy. Else a
+    rank that was cut off meanwhile opens, acknowledges and commits into a run that never gave it anything.
+    """
+    current = run.current_attempt
+    if current is None or attempt.attempt_id == current.attempt_id:
+        return
+    raise StaleAttemptError(
+        f"attempt {attempt} of run {run.name!r} is another one by now: it has id {current.attempt_id}, this trainer's "
+        f"has id {attempt.attempt_id!r}; the run was deleted and created again, or its ledger restored from an older "
+        "copy. Stop this trainer; its steps no longer count",
+        attempt=attempt.number,
+        current_attempt=current.number,
+    )
+
+
+def current_attempt(run: RunRow) -> AttemptKey:
     """The attempt that is current, for callers that name none."""
     if run.current_attempt is None:
         raise StaleAttemptError(
@@ -124,8 +146,8 @@ def current_attempt(run: RunRow) -> int:
 def lease_end(begin_time: float, stream_leases: Sequence[float], lease_s: float) -> float:
     """Rule 3: until when an attempt is alive; closed streams free it at once, silence after `lease_s`.
 
-    `stream_leases` has one time per stream that was ever opened: the lease's end, or when it was
-    closed. Before any open the attempt has `lease_s` from its beginning.
+    `stream_leases` has a time for each stream that is open or lapsed, the lease's end, and for the last one of each
+    rank that was closed, when. Before any open the attempt has `lease_s` from its beginning.
     """
     return max(stream_leases, default=begin_time + lease_s)
 
@@ -166,12 +188,32 @@ def refuse_fenced_holder(run: RunRow, holder: str, *, fenced: bool) -> None:
         )
 
 
-def last_surviving_step(base: Cursor) -> int:
-    """Rule 4: a new attempt drops every seal, stamp and commit after its base.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Steps to be forgotten: those after `after`, and those up to `up_to` (-1 for none)."""
 
-    Else it meets steps that were cut for other ranks, and can neither serve nor reseal them.
+    after: int
+    up_to: int
+
+
+def dropped_steps(base: Cursor, known: Cursor | None) -> Dropped:
+    """Rule 4: what a new attempt drops. `known` is the cursor that the ledger has for `base`'s step.
+
+    All after the base: else the attempt meets steps that were cut for other ranks, and can neither serve nor reseal
+    them. Where the ledger does not know the base, also all up to it: else the steps of another branch pass for the
+    way to the base, and a resume by one of their versions repeats samples.
     """
+    return Dropped(after=last_surviving_step(base), up_to=-1 if proven(base, known) else base.step)
+
+
+def last_surviving_step(base: Cursor) -> int:
+    """Rule 4: the step after which nothing survives."""
     return base.step
+
+
+def proven(base: Cursor, known: Cursor | None) -> bool:
+    """Rule 4: whether the steps that the ledger has before `base` lead to it."""
+    return base == known
 
 
 def refuse_start_over_commits(run: RunRow) -> None:

@@ -33,7 +33,7 @@ def refuse_after_last(run: RunRow, head: Seal | None, proposed: ProposedSeal) ->
 
     Else one rank ends with the last step, and the others wait for it in the next.
     """
-    if head is not None and head.last and head.attempt == run.current_attempt and not proposed.end_of_run:
+    if head is not None and head.last and head.attempt == _number(run) and not proposed.end_of_run:
         raise PlanMismatchError(
             f"step {head.step} of run {run.name!r} was sealed as the last, and step {proposed.step} is proposed: "
             "the servers differ in code or stores"
@@ -42,7 +42,7 @@ def refuse_after_last(run: RunRow, head: Seal | None, proposed: ProposedSeal) ->
 
 def refuse_settled_step(run: RunRow, seal: Seal) -> None:
     """Rule 4: a step at or before the base belongs to an earlier attempt and is not served again."""
-    if seal.attempt != run.current_attempt:
+    if seal.attempt != _number(run):
         raise PreconditionError(
             f"step {seal.step} of run {run.name!r} was sealed by attempt {seal.attempt} and is not part of attempt "
             f"{run.current_attempt}"
@@ -125,6 +125,11 @@ def refuse_off_course_commit(run: RunRow, cursor: Cursor, sealed: Cursor | None)
         f"commit of step {cursor.step} of run {run.name!r}: the cursor is {cursor.to_json()}, the step was sealed to "
         f"end at {sealed.to_json()}; commit the cursor that came with the step"
     )
+
+
+def _number(run: RunRow) -> int | None:
+    """The current attempt's number."""
+    return None if run.current_attempt is None else run.current_attempt.number
 
 
 def _plan(seal: Seal | ProposedSeal) -> str:

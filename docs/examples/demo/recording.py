@@ -11,7 +11,7 @@ from typing import Any
 
 from digests import sample_digest
 
-from dataserver.client import MicroBatch, Step, StepStream
+from dataserver.client import AttemptInfo, MicroBatch, Step, StepStream
 from trainer.config import RunConfig
 from trainer.data import Endpoint, ServerFeed
 
@@ -64,8 +64,8 @@ class RecordingFeed(ServerFeed):
         self._records = records
 
     def open(  # type: ignore[override]
-        self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int
+        self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int
     ) -> RecordedStream:
         """Open this rank's stream."""
         stream = super().open(attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step)
-        return RecordedStream(stream, self._records / f"attempt-{attempt}-rank-{world_rank}.jsonl")
+        return RecordedStream(stream, self._records / f"attempt-{attempt.number}-rank-{world_rank}.jsonl")

@@ -10,7 +10,7 @@ from hostilelab.stage import RUNS, begin_attempt, set_stage
 from hostilelab.victim import POOL_THREADS, VictimServer
 from hostilelab.wire import OK, Talk, Wire
 
-from dataserver.v1 import cursor_service_pb2, run_service_pb2
+from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 
 SILENT_CLIENTS = 200
 
@@ -64,7 +64,7 @@ def test_a_client_that_never_grants_credits_gets_no_more_than_it_asked_for(serve
     assert kinds == ["opened", "step_begun", "micro_batch"]
     sent = server.metric("dataserver_micro_batches_sent_total")
     other = set_stage(wire)
-    assert other.attempt == 1
+    assert other.attempt.number == 1
     assert server.metric("dataserver_micro_batches_sent_total") == sent
     talk.say(credit(1).SerializeToString())
     assert talk.hear().WhichOneof("message") == "micro_batch"
@@ -99,7 +99,7 @@ def test_many_streams_that_open_in_vain_leave_nothing_behind(server: VictimServe
     before = server.vitals()
     for _ in range(200):
         with pytest.raises(grpc.RpcError):
-            Talk(wire, [open_of("nobody", 1).SerializeToString()]).hear()
+            Talk(wire, [open_of("nobody", run_pb2.Attempt(number=1, attempt_id="nobody's")).SerializeToString()]).hear()
     after = server.settled(before)
     assert (after.streams, after.sockets) == (before.streams, before.sockets)
 

@@ -8,7 +8,7 @@ from hostilelab.methods import ack, all_methods, batch_spec, begin, credit, open
 from hostilelab.stage import RUNS, begin_attempt, create, set_stage
 from hostilelab.wire import OK, Talk, Wire
 
-from dataserver.v1 import batch_service_pb2, cursor_pb2, cursor_service_pb2, run_service_pb2
+from dataserver.v1 import batch_service_pb2, cursor_pb2, cursor_service_pb2, run_pb2, run_service_pb2
 
 INVALID = ("INVALID_ARGUMENT", "INVALID_REQUEST")
 MISMATCH = ("FAILED_PRECONDITION", "ATTEMPT_MISMATCH")
@@ -42,14 +42,16 @@ UNARY = [method for method in all_methods() if not method.client_streams and not
 )
 def test_an_open_with_a_wrong_field_is_refused_by_name(wire: Wire, fields, verdict, named):
     stage = set_stage(wire, world_size=2)
-    request = open_of(stage.run, **{"attempt": stage.attempt} | fields)
+    request = open_of(stage.run, stage.attempt, **fields)
     status, answers = wire.conversation([request.SerializeToString()], half_close=False)
     assert (status.verdict, answers) == (verdict, [])
     assert named in status.words
 
 
 def test_an_open_of_an_unknown_run_is_refused(wire: Wire):
-    status, _ = wire.conversation([open_of("nobody", 1).SerializeToString()], half_close=False)
+    status, _ = wire.conversation(
+        [open_of("nobody", run_pb2.Attempt(number=1, attempt_id="nobody's")).SerializeToString()], half_close=False
+    )
     assert status.verdict == ("NOT_FOUND", "RUN_NOT_FOUND")
     assert "nobody" in status.words
 
@@ -112,11 +114,14 @@ def test_ranks_that_disagree_about_who_they_are_are_refused(wire: Wire):
 def test_a_stale_attempt_is_refused_on_open_and_on_commit(wire: Wire):
     stage = set_stage(wire)
     newer = begin_attempt(wire, begin(stage.run, holder="newer"))
-    assert newer.number > stage.attempt
+    assert newer.number > stage.attempt.number
     status, _ = wire.conversation([open_of(stage.run, stage.attempt).SerializeToString()], half_close=False)
     assert status.verdict == ("FAILED_PRECONDITION", "STALE_ATTEMPT")
     commit = cursor_service_pb2.CommitCursorRequest(
-        run=stage.run, attempt=stage.attempt, cursor=cursor_pb2.Cursor(order_fingerprint=stage.fingerprint)
+        run=stage.run,
+        attempt=stage.attempt.number,
+        attempt_id=stage.attempt.attempt_id,
+        cursor=cursor_pb2.Cursor(order_fingerprint=stage.fingerprint),
     )
     status, _ = wire.unary(CURSORS + "CommitCursor", commit.SerializeToString())
     assert status.verdict == ("FAILED_PRECONDITION", "STALE_ATTEMPT")
@@ -138,7 +143,9 @@ def test_a_foreign_cursor_is_refused_by_begin_and_by_commit(wire: Wire, fingerpr
     resume = begin(stage.run, mode=run_service_pb2.BEGIN_MODE_RESUME, cursor=cursor, version=1)
     status, _ = wire.unary(RUNS + "BeginAttempt", resume.SerializeToString())
     assert status.verdict == ("FAILED_PRECONDITION", "FOREIGN_CURSOR")
-    commit = cursor_service_pb2.CommitCursorRequest(run=stage.run, attempt=stage.attempt, cursor=cursor)
+    commit = cursor_service_pb2.CommitCursorRequest(
+        run=stage.run, attempt=stage.attempt.number, attempt_id=stage.attempt.attempt_id, cursor=cursor
+    )
     status, _ = wire.unary(CURSORS + "CommitCursor", commit.SerializeToString())
     assert status.verdict == ("FAILED_PRECONDITION", "FOREIGN_CURSOR")
 

@@ -24,7 +24,7 @@ from dataserver.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from dataserver.testing import running_server
+from dataserver.testing import attempt_info, running_server
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ class Rank:
 
     def train(self) -> "Rank":
         arguments = {"world_rank": self.rank, "dp_rank": self.rank, "next_step": self.attempt.base.step + 1}
-        with self.client.stream("r", self.attempt.number, **arguments, credits=self.window) as stream:
+        with self.client.stream("r", self.attempt, **arguments, credits=self.window) as stream:
             for step in stream:
                 self.steps.append(step.number)
                 for taken, micro_batch in enumerate(step):
@@ -135,7 +135,7 @@ def test_a_finished_rank_ends_normally_though_the_server_is_gone(store, connect,
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)
-        with client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 list(step)
                 stream.ack(step)
@@ -148,7 +148,7 @@ def test_a_server_that_stays_away_is_given_up(store, connect, spec):
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint, patience_s=1.0)
         attempt = begin(client, spec)
-        stream = client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1, credits=1)
+        stream = client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1, credits=1)
         step = next(stream)
         server.stop()
         with pytest.raises(UnavailableError, match=rf"world rank 0 of run r, attempt 1: no .* {server.endpoint}"):
@@ -161,7 +161,7 @@ def test_a_consumer_that_stops_in_the_middle_of_a_step_frees_the_run_at_once(sto
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)
-        stream = client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1, credits=2)
+        stream = client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1, credits=2)
         next(next(stream))
         with pytest.raises(AttemptAliveError):
             begin(client, spec, holder="other")
@@ -179,7 +179,7 @@ def test_a_run_resumes_from_a_cursor_at_another_world_size(store, connect, spec,
         stop_after, cursors = 3, []
 
         def partial(rank: Rank) -> None:
-            with client.stream("r", 1, world_rank=rank.rank, dp_rank=rank.rank, next_step=1) as stream:
+            with client.stream("r", attempt, world_rank=rank.rank, dp_rank=rank.rank, next_step=1) as stream:
                 for step in stream:
                     for micro_batch in step:
                         rank.consumed.update(samples_of(micro_batch))
@@ -191,7 +191,7 @@ def test_a_run_resumes_from_a_cursor_at_another_world_size(store, connect, spec,
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(partial, first))
         assert cursors[0] == cursors[1]
-        client.commit_cursor("r", 1, cursors[0], "file:///checkpoint")
+        client.commit_cursor("r", attempt, cursors[0], "file:///checkpoint")
         assert client.get_cursor("r").checkpoint_uri == "file:///checkpoint"
         attempt = begin(client, spec, ranks=3, resume=True, cursor=cursors[0], wait_alive_s=30)
         rest = train_together([Rank(client, attempt, rank) for rank in range(3)])
@@ -202,7 +202,7 @@ def test_a_displaced_trainer_hears_it_in_its_loop(store, connect, spec):
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)
-        with client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1, credits=1) as stream:
+        with client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1, credits=1) as stream:
             step = next(stream)
             begin(client, spec, holder="other", take_over=True)
             with pytest.raises(StaleAttemptError, match=r"attempt 1 is over: attempt 2 has begun"):
@@ -213,7 +213,7 @@ def test_an_attempt_waits_for_its_predecessor_to_end(store, connect, spec):
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)
-        stream = client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1)
+        stream = client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1)
         next(stream)
         with logged("for the attempt before to end") as refused, ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(begin, client, spec, holder="successor", wait_alive_s=60)
@@ -261,10 +261,10 @@ def test_a_token_is_asked_for_and_checked_over_tls(store, connect, spec, pem):
             with pytest.raises(UnauthenticatedError):
                 client.list_runs()
             with pytest.raises(UnauthenticatedError):
-                next(client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1))
+                next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1))
         client = connect(server.endpoint, token=token, ca=pem / "certificate.pem")
         attempt = begin(client, spec)
-        assert next(client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1)).number == 1
+        assert next(client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1)).number == 1
         client = connect(server.endpoint, token=token, patience_s=0.1)
         with pytest.raises(UnavailableError, match=server.endpoint):
             client.list_runs()
@@ -303,7 +303,7 @@ def test_what_is_shown_agrees_with_what_is_streamed(store, connect, spec):
     with running_server({"chat": store}) as server:
         client = connect(server.endpoint)
         attempt = begin(client, spec)
-        with client.stream("r", attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             step = next(stream)
             batches = list(step)
         described = client.describe_step("r", 1)

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import Attempt, ProposedSeal, Run, Seal
+from dataserver.ledger import Attempt, AttemptKey, Progress, ProposedSeal, Run, Seal
 from dataserver.ledger.database import Database
 from dataserver.ledger.engine import open_database
 from dataserver.ledger.sql import SqlLedger
@@ -152,6 +152,8 @@ class Story:
         self.spec = spec
         self.fingerprint = order_fingerprint(spec.order, ["store fingerprint"])
         self.uid = ledger.create_run("run", spec, self.fingerprint)[0].uid
+        self.keys: dict[int, AttemptKey] = {}
+        self.streams: list[str] = []
 
     @property
     def run(self) -> Run:
@@ -180,11 +182,25 @@ class Story:
             "holder": "launcher-a",
             "take_over": False,
         }
-        return self.ledger.begin_attempt("run", **arguments | fields)
+        attempt = self.ledger.begin_attempt("run", **arguments | fields)
+        self.keys[attempt.number] = attempt.key
+        return attempt
+
+    def key(self, attempt: int) -> AttemptKey:
+        """What names the attempt of that number; for a number that was never issued, what no attempt has."""
+        return self.keys.get(attempt, AttemptKey(number=attempt, attempt_id="never issued"))
 
     def open(self, attempt: int, rank: int = 0, next_step: int = 1, **fields: object) -> Run:
-        arguments = {"dp_rank": rank, "server_id": "server-1"} | fields
-        return self.ledger.open_stream("run", attempt=attempt, world_rank=rank, next_step=next_step, **arguments)
+        """Open another stream; its id stands last in `streams`."""
+        stream_id = f"{self.uid}-{len(self.streams)}"
+        self.streams.append(stream_id)
+        arguments = {"dp_rank": rank, "stream_id": stream_id} | fields
+        return self.ledger.open_stream(
+            "run", attempt=self.key(attempt), world_rank=rank, next_step=next_step, **arguments
+        )
+
+    def ack(self, attempt: int, acks: dict[int, int]) -> Progress:
+        return self.ledger.record_acks(self.uid, self.key(attempt), acks)
 
     def propose(self, step: int, **fields: object) -> ProposedSeal:
         ended = fields.get("end_of_run", False)
@@ -199,14 +215,14 @@ class Story:
         return replace(plain, **fields)
 
     def seal(self, attempt: int, step: int, **fields: object) -> Seal:
-        return self.ledger.seal(self.uid, attempt, self.propose(step, **fields))
+        return self.ledger.seal(self.uid, self.key(attempt), self.propose(step, **fields))
 
     def seal_up_to(self, attempt: int, step: int) -> None:
         for sealed in range(self.run.sealed_step + 1, step + 1):
             self.seal(attempt, sealed)
 
     def commit(self, attempt: int, step: int, uri: str = "", **fields: object) -> Run:
-        return self.ledger.commit_cursor("run", attempt, self.cursor(step, **fields), uri)
+        return self.ledger.commit_cursor("run", self.key(attempt), self.cursor(step, **fields), uri)
 
 
 @pytest.fixture

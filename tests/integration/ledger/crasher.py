@@ -7,7 +7,7 @@ import sys
 
 from dataserver.cursor import Cursor
 from dataserver.errors import UnavailableError
-from dataserver.ledger import Ledger, ProposedSeal, open_ledger, runs
+from dataserver.ledger import Attempt, AttemptKey, Ledger, ProposedSeal, open_ledger, runs
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 
 SPEC = RunSpec(
@@ -16,8 +16,8 @@ SPEC = RunSpec(
 )
 
 
-def begin(ledger: Ledger, holder: str, *, take_over: bool) -> None:
-    ledger.begin_attempt(
+def begin(ledger: Ledger, holder: str, *, take_over: bool) -> Attempt:
+    return ledger.begin_attempt(
         "run",
         resume=False,
         cursor=None,
@@ -30,27 +30,27 @@ def begin(ledger: Ledger, holder: str, *, take_over: bool) -> None:
     )
 
 
-def seal(ledger: Ledger, uid: str, step: int) -> None:
+def seal(ledger: Ledger, uid: str, attempt: AttemptKey, step: int) -> None:
     end = Cursor(order_fingerprint="order", step=step)
     proposed = ProposedSeal(step=step, end=end, plan_digest="d", planner_version=1, last=False, end_of_run=False)
-    ledger.seal(uid, 1, proposed)
+    ledger.seal(uid, attempt, proposed)
 
 
-def fill_up(ledger: Ledger, uid: str) -> None:
+def fill_up(ledger: Ledger, uid: str, attempt: AttemptKey) -> None:
     """Seal until files may not grow, then let them grow again: no step is lost, none is half there."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, most))
     step = 1
     try:
         while True:
-            seal(ledger, uid, step + 1)
+            seal(ledger, uid, attempt, step + 1)
             step += 1
     except UnavailableError as error:
         print(error.message)
     assert ledger.get_run("run").sealed_step == step
     assert ledger.get_seal(uid, step + 1) is None
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    seal(ledger, uid, step + 1)
+    seal(ledger, uid, attempt, step + 1)
     assert ledger.get_run("run").sealed_step == step + 1
 
 
@@ -62,9 +62,9 @@ def die_inside(ledger: Ledger) -> None:
 
 ledger = open_ledger(sys.argv[1], lease_s=30)
 uid = ledger.create_run("run", SPEC, "order")[0].uid
-begin(ledger, "a", take_over=False)
-seal(ledger, uid, 1)
+attempt = begin(ledger, "a", take_over=False).key
+seal(ledger, uid, attempt, 1)
 if sys.argv[2] == "full":
-    fill_up(ledger, uid)
+    fill_up(ledger, uid, attempt)
 else:
     die_inside(ledger)

@@ -1,6 +1,7 @@
 """Rules 1 and 3: who may begin an attempt, and how long it is alive."""
 
 import pytest
+from sqlalchemy import func, select
 
 from dataserver.errors import (
     AttemptAliveError,
@@ -10,6 +11,7 @@ from dataserver.errors import (
     InvalidSpecError,
     StaleAttemptError,
 )
+from dataserver.ledger import schema
 from dataserver.run_spec import BatchSpec
 
 
@@ -93,12 +95,24 @@ def test_an_attempt_lives_as_long_as_a_stream_is_open_and_renewed(story, clock):
     story.begin()
     story.open(1, rank=1)
     clock.advance(25)
-    story.ledger.renew_leases("server-1")
+    story.ledger.renew_leases(story.streams)
     clock.advance(25)
     with pytest.raises(AttemptAliveError):
         story.begin()
-    story.ledger.renew_leases("server-2")
+    story.ledger.renew_leases(["of another server"])
     clock.advance(5)
+    assert story.begin().number == 2
+
+
+def test_a_stream_whose_close_never_came_lapses_though_its_server_lives_on(story, clock):
+    story.begin()
+    story.open(1, rank=0)
+    clock.advance(20)
+    story.ledger.renew_leases([])
+    clock.advance(9.9)
+    with pytest.raises(AttemptAliveError):
+        story.begin()
+    clock.advance(0.1)
     assert story.begin().number == 2
 
 
@@ -106,33 +120,49 @@ def test_closed_streams_free_an_attempt_at_once(story):
     story.begin()
     story.open(1, rank=0)
     story.open(1, rank=1)
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    story.ledger.close_stream(story.streams[0])
     with pytest.raises(AttemptAliveError):
         story.begin()
-    story.ledger.close_stream(story.uid, 1, 1, "server-1")
+    story.ledger.close_stream(story.streams[1])
     assert story.begin().number == 2
 
 
-def test_a_reconnect_is_alive_though_the_broken_stream_is_closed_after_it(story):
+def test_a_repeated_close_leaves_the_ranks_next_stream_alone(story):
     story.begin()
     story.open(1)
     story.open(1)
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    for _ in range(3):
+        story.ledger.close_stream(story.streams[0])
     with pytest.raises(AttemptAliveError):
         story.begin()
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    story.ledger.close_stream(story.streams[1])
     assert story.begin().number == 2
 
 
-def test_closing_at_one_server_leaves_the_stream_at_another(story):
+def test_a_repeated_open_is_one_stream(story):
     story.begin()
-    story.open(1, server_id="server-1")
-    story.open(1, server_id="server-2")
-    for _ in range(2):
-        story.ledger.close_stream(story.uid, 1, 0, "server-1")
-    with pytest.raises(AttemptAliveError):
-        story.begin()
-    story.ledger.close_stream(story.uid, 1, 0, "server-2")
+    for _ in range(3):
+        story.open(1, stream_id="one")
+    story.ledger.close_stream("one")
+    assert story.begin().number == 2
+
+
+def test_a_late_copy_of_an_open_does_not_revive_its_stream(story, clock):
+    story.begin()
+    story.open(1, stream_id="one")
+    story.ledger.close_stream("one")
+    clock.advance(1)
+    story.open(1, stream_id="one")
+    assert story.begin().number == 2
+
+
+def test_a_rank_that_reconnects_for_ever_leaves_few_rows(story, database):
+    story.begin()
+    for _ in range(20):
+        story.open(1)
+        story.ledger.close_stream(story.streams[-1])
+    count = database.read(lambda c: c.execute(select(func.count()).select_from(schema.streams)).scalar_one())
+    assert count == 1
     assert story.begin().number == 2
 
 
@@ -142,9 +172,56 @@ def test_a_late_close_of_an_older_attempt_frees_nothing(story, clock):
     clock.advance(31)
     story.begin()
     story.open(2)
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    story.ledger.close_stream(story.streams[0])
     with pytest.raises(AttemptAliveError):
         story.begin()
+
+
+def test_more_streams_than_one_statement_takes_are_renewed(story, clock):
+    story.begin()
+    story.open(1)
+    clock.advance(20)
+    story.ledger.renew_leases([*(f"{number}" for number in range(1200)), story.streams[0]])
+    assert story.run.attempt.lease_expire_time == clock.now + 30
+
+
+def every_call_of(story, attempt):
+    """What a rank of an attempt asks of the ledger, one by one."""
+    return (
+        lambda: story.open(attempt),
+        lambda: story.seal(attempt, 1),
+        lambda: story.ack(attempt, {0: 1}),
+        lambda: story.commit(attempt, 1),
+    )
+
+
+def test_an_attempt_of_a_deleted_run_is_over_though_its_number_is_issued_again(story):
+    story.begin()
+    story.open(1)
+    story.ledger.close_stream(story.streams[0])
+    story.ledger.delete_run("run")
+    lost = story.keys[1]
+    story.uid = story.ledger.create_run("run", story.spec, story.fingerprint)[0].uid
+    story.begin(holder="launcher-b")
+    story.seal(1, 1)
+    ours = story.keys[1]
+    assert ours.attempt_id != lost.attempt_id
+    story.keys[1] = lost
+    for call in every_call_of(story, 1):
+        with pytest.raises(StaleAttemptError, match=r"attempt 1 .* is another one by now: it has id"):
+            call()
+    story.keys[1] = ours
+    for call in every_call_of(story, 1):
+        call()
+
+
+def test_ids_of_attempts_cannot_be_guessed(story, clock):
+    ids = set()
+    for _ in range(5):
+        ids.add(story.begin().attempt_id)
+        clock.advance(31)
+    assert len(ids) == 5
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
 
 
 def test_taking_over_fences_the_displaced_holder_for_ever(story, clock):
@@ -185,12 +262,7 @@ def test_a_lower_attempt_is_refused_on_every_call(story, clock):
     story.seal(1, 1)
     clock.advance(31)
     story.begin()
-    for call in (
-        lambda: story.open(1),
-        lambda: story.seal(1, 1),
-        lambda: story.ledger.record_acks(story.uid, 1, {0: 1}),
-        lambda: story.commit(1, 1),
-    ):
+    for call in every_call_of(story, 1):
         with pytest.raises(StaleAttemptError, match="attempt 2 is the current one") as refusal:
             call()
     assert refusal.value.details == {"attempt": "1", "current_attempt": "2"}

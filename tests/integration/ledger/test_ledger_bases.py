@@ -137,7 +137,7 @@ def test_a_window_that_is_under_way_survives_in_the_ledger(story, clock):
     story.seal(1, 1, end=inside)
     with pytest.raises(InvalidRequestError, match="commit the cursor that came with the step"):
         story.commit(1, 1)
-    assert story.ledger.commit_cursor("run", 1, inside, "").committed == inside
+    assert story.ledger.commit_cursor("run", story.key(1), inside, "").committed == inside
     clock.advance(31)
     assert story.begin(version=1).base == inside
 
@@ -158,3 +158,38 @@ def test_a_rewind_goes_to_known_versions_only(story):
     assert "fences attempt 1" in event.detail
     story.ledger.rewind_run("run", 2)
     assert story.ledger.cursor_at("run", None) == (story.cursor(2), "file:///2")
+
+
+def test_a_branch_that_was_left_does_not_pass_for_the_way_to_an_adopted_checkpoint(story, clock):
+    story.begin()
+    story.seal_up_to(1, 8)
+    story.commit(1, 4, "file:///4")
+    story.commit(1, 8, "file:///8")
+    clock.advance(31)
+    story.begin(story.cursor(4), batch=story.spec.batch.model_copy(update={"step_samples": 1}))
+    for step in (5, 6):
+        story.seal(2, step, end=story.cursor(step, position=8 + (step - 4)))
+    clock.advance(31)
+    story.begin(story.cursor(8))
+    for step in (4, 5, 6):
+        assert story.ledger.get_seal(story.uid, step) is None
+        with pytest.raises(VersionNotFoundError, match=r"nearest that it knows: 0, 8"):
+            story.ledger.cursor_at("run", step)
+    assert [commit.cursor.step for commit in story.ledger.list_commits("run", 9)] == [8]
+    adopted, begun = story.ledger.list_events("run", 100)[-2:]
+    assert adopted.kind == "cursor_adopted"
+    assert "forgets every step before it" in adopted.detail
+    assert begun.detail.endswith("drops 6 seals of steps 1 to 6; drops 1 commits of step 4")
+    clock.advance(31)
+    assert story.begin(version=0).base == story.cursor(0)
+
+
+def test_what_leads_to_a_known_checkpoint_is_kept(story, clock):
+    story.begin()
+    story.seal_up_to(1, 3)
+    story.commit(1, 1, "file:///1")
+    clock.advance(31)
+    story.begin(story.cursor(3))
+    assert story.ledger.get_seal(story.uid, 2).attempt == 1
+    assert story.ledger.cursor_at("run", 1) == (story.cursor(1), "file:///1")
+    assert "forgets" not in "".join(event.detail for event in story.ledger.list_events("run", 100))

@@ -68,7 +68,7 @@ def test_another_schema_is_refused_with_what_to_do(url):
     database.write(lambda c: c.execute(update(schema.schema_version).values(version=99)))
     try:
         with pytest.raises(
-            InvalidConfigError, match=r"has schema 99, this server reads schema 1: .*begin a new ledger"
+            InvalidConfigError, match=r"has schema 99, this server reads schema 2: .*begin a new ledger"
         ):
             open_ledger(url, lease_s=30)
     finally:

@@ -24,13 +24,29 @@ def test_a_new_run_stands_at_the_beginning(story, clock):
     assert run.create_time == clock.now
 
 
-def test_creating_a_run_again_finds_it_also_with_another_batch_spec(story):
-    other = RunSpec(order=story.spec.order, batch=BatchSpec(step_samples=5, micro_batch_tokens=64))
-    run, created = story.ledger.create_run("run", other, story.fingerprint)
+def test_creating_a_run_again_finds_it(story):
+    run, created = story.ledger.create_run("run", story.spec, story.fingerprint)
     assert not created
     assert run == story.run
-    assert run.spec == story.spec
     assert story.kinds == ["created"]
+
+
+def test_creating_a_run_again_with_another_batch_spec_makes_it_the_runs_visibly(story, clock):
+    first = story.begin()
+    story.seal(1, 1)
+    other = RunSpec(order=story.spec.order, batch=BatchSpec(step_samples=5, micro_batch_tokens=64))
+    for _ in range(2):
+        run, created = story.ledger.create_run("run", other, story.fingerprint)
+        assert not created
+        assert run == story.run
+        assert run.spec == other
+    assert run.attempt.batch == first.batch, "an attempt keeps what it began with"
+    assert story.kinds.count("batch_changed") == 1
+    event = story.ledger.list_events("run", 100)[-1]
+    assert (event.kind, event.step) == ("batch_changed", 1)
+    assert event.detail == "step_samples: 2 -> 5, micro_batch_tokens: 16 -> 64"
+    clock.advance(31)
+    assert story.begin().batch == other.batch
 
 
 def test_another_order_under_the_name_is_refused_with_what_differs(story):
@@ -90,7 +106,7 @@ def test_a_deleted_run_leaves_nothing_behind(story, database, clock):
     for call in (lambda: story.seal(1, 2), lambda: story.ledger.progress(story.uid)):
         with pytest.raises(RunNotFoundError, match="deleted"):
             call()
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    story.ledger.close_stream(story.streams[0])
 
 
 def test_a_run_of_a_deleted_name_is_another_run(story):

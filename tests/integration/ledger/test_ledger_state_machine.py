@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError
-from dataserver.ledger import ProposedSeal
+from dataserver.ledger import AttemptKey, ProposedSeal
 from dataserver.ledger.database import Database
 from dataserver.ledger.sql import SqlLedger
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
@@ -60,10 +60,9 @@ class Reference:
 
     def move(self, base: Cursor) -> None:
         self.last_attempt += 1
-        self.seals = {
-            s: seal for s, seal in self.seals.items() if s < base.step or (s == base.step and seal[1] == base)
-        }
-        self.commits = {step: commit for step, commit in self.commits.items() if step <= base.step}
+        leads = self.known(base.step) == base
+        self.seals = {step: seal for step, seal in self.seals.items() if leads and step <= base.step}
+        self.commits = {step: commit for step, commit in self.commits.items() if leads and step <= base.step}
         if base.step > 0:
             self.commits[base.step] = base
         self.committed, self.head, self.ended, self.attempt, self.acked = base, base.step, False, None, []
@@ -109,21 +108,30 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger = SqlLedger(self.database, lease_s=30)
         self.uid = self.ledger.create_run(self.name, SPEC, "order")[0].uid
         self.reference = Reference()
+        self.keys: dict[int, AttemptKey] = {}
 
     def agree(self, expected: bool, call, *args, **kwargs):
         refusal = None
+        result = None
         try:
-            call(*args, **kwargs)
+            result = call(*args, **kwargs)
         except DataServerError as error:
             refusal = error
         assert (refusal is None) is expected, refusal
+        return result
 
     def begin(self, expected: bool, **how):
         sizes = {"world_size": RANKS, "dp_world_size": RANKS, "batch": None, "holder": "h", "take_over": True}
-        self.agree(expected, self.ledger.begin_attempt, self.name, **how, **sizes)
+        attempt = self.agree(expected, self.ledger.begin_attempt, self.name, **how, **sizes)
+        if attempt is not None:
+            self.keys[attempt.number] = attempt.key
 
     def number(self, behind: int) -> int:
         return max(1, self.reference.last_attempt - behind)
+
+    def key(self, number: int) -> AttemptKey:
+        """A rewind takes a number too, which is no attempt's."""
+        return self.keys.get(number, AttemptKey(number=number, attempt_id="a rewind's"))
 
     @rule()
     def start(self):
@@ -155,7 +163,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         end = cursor(step, plan)
         proposed = ProposedSeal(step=step, end=end, plan_digest=plan, planner_version=1, last=False, end_of_run=False)
-        self.agree(self.reference.seal(attempt, step, end), self.ledger.seal, self.uid, attempt, proposed)
+        self.agree(self.reference.seal(attempt, step, end), self.ledger.seal, self.uid, self.key(attempt), proposed)
 
     @precondition(lambda self: self.reference.attempt)
     @rule()
@@ -167,20 +175,23 @@ class LedgerMachine(RuleBasedStateMachine):
         proposed = ProposedSeal(
             step=state.head + 1, end=before, plan_digest="", planner_version=1, last=False, end_of_run=True
         )
-        self.ledger.seal(self.uid, state.attempt, proposed)
+        self.ledger.seal(self.uid, self.key(state.attempt), proposed)
         state.ended = True
 
     @precondition(lambda self: self.reference.last_attempt)
     @rule(behind=st.integers(0, 1), step=STEPS, plan=PLANS)
     def commit(self, behind, step, plan):
         attempt, made = self.number(behind), cursor(step, plan)
-        self.agree(self.reference.commit(attempt, made), self.ledger.commit_cursor, self.name, attempt, made, "uri")
+        self.agree(
+            self.reference.commit(attempt, made), self.ledger.commit_cursor, self.name, self.key(attempt), made, "uri"
+        )
 
     @precondition(lambda self: self.reference.last_attempt)
     @rule(behind=st.integers(0, 1), rank=st.integers(0, RANKS - 1), step=STEPS)
     def ack(self, behind, rank, step):
         attempt = self.number(behind)
-        self.agree(self.reference.ack(attempt, rank, step), self.ledger.record_acks, self.uid, attempt, {rank: step})
+        expected = self.reference.ack(attempt, rank, step)
+        self.agree(expected, self.ledger.record_acks, self.uid, self.key(attempt), {rank: step})
 
     @rule(version=STEPS)
     def request(self, version):

@@ -44,7 +44,7 @@ def test_an_open_that_does_not_match_is_refused(story, fields, message):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"rank": -1, "dp_rank": 0}, {"dp_rank": -1}, {"next_step": 0}, {"server_id": ""}, {"server_id": "x" * 999}],
+    [{"rank": -1, "dp_rank": 0}, {"dp_rank": -1}, {"next_step": 0}, {"stream_id": ""}, {"stream_id": "x" * 65}],
 )
 def test_an_open_that_matches_no_attempt_at_all_is_refused(story, fields):
     story.begin()
@@ -61,7 +61,7 @@ def test_a_rank_reconnects_at_its_next_step(story):
     story.begin()
     story.open(1)
     story.seal_up_to(1, 3)
-    story.ledger.record_acks(story.uid, 1, {0: 2})
+    story.ack(1, {0: 2})
     for step in (3, 4):
         story.open(1, next_step=step)
     with pytest.raises(AttemptMismatchError, match="has acknowledged step 2: go on with step 3"):
@@ -90,20 +90,20 @@ def test_every_dp_rank_is_read_by_as_many_ranks(story):
 def test_a_step_is_consumed_when_every_rank_acknowledged_it(story):
     story.begin()
     story.seal_up_to(1, 3)
-    assert story.ledger.record_acks(story.uid, 1, {0: 3}) == Progress(attempt=1, sealed_step=3, acked_steps=(3, 0))
+    assert story.ack(1, {0: 3}) == Progress(attempt=story.key(1), sealed_step=3, acked_steps=(3, 0))
     assert story.run.consumed_step == 0
-    assert story.ledger.record_acks(story.uid, 1, {1: 2}).consumed_step == 2
-    assert story.ledger.progress(story.uid) == Progress(attempt=1, sealed_step=3, acked_steps=(3, 2))
+    assert story.ack(1, {1: 2}).consumed_step == 2
+    assert story.ledger.progress(story.uid) == Progress(attempt=story.key(1), sealed_step=3, acked_steps=(3, 2))
     assert story.run.acked_steps == (3, 2)
 
 
 def test_acks_are_cumulative_and_never_move_down(story):
     story.begin()
     story.seal_up_to(1, 3)
-    story.ledger.record_acks(story.uid, 1, {0: 2, 1: 3})
-    progress = story.ledger.record_acks(story.uid, 1, {0: 3, 1: 1})
+    story.ack(1, {0: 2, 1: 3})
+    progress = story.ack(1, {0: 3, 1: 1})
     assert progress.acked_steps == (3, 3)
-    assert story.ledger.record_acks(story.uid, 1, {}) == progress
+    assert story.ack(1, {}) == progress
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_ack_beyond_what_was_sealed_or_of_no_rank_is_refused(story, acks, mes
     story.begin()
     story.seal_up_to(1, 2)
     with pytest.raises(InvalidRequestError, match=message):
-        story.ledger.record_acks(story.uid, 1, {0: 1, 1: 1} | acks)
+        story.ack(1, {0: 1, 1: 1} | acks)
     assert story.run.acked_steps == (0, 0)
 
 
@@ -121,24 +121,24 @@ def test_the_end_of_the_run_is_no_step_to_acknowledge(story):
     story.begin()
     story.seal(1, 1)
     story.seal(1, 2, end_of_run=True)
-    story.ledger.record_acks(story.uid, 1, {0: 1})
+    story.ack(1, {0: 1})
     with pytest.raises(InvalidRequestError):
-        story.ledger.record_acks(story.uid, 1, {0: 2})
+        story.ack(1, {0: 2})
 
 
 def test_acks_begin_at_the_base_and_leave_the_committed_cursor_alone(story):
     story.begin(story.cursor(5))
     story.seal_up_to(1, 7)
     assert story.ledger.progress(story.uid).acked_steps == (5, 5)
-    story.ledger.record_acks(story.uid, 1, {0: 7, 1: 7})
+    story.ack(1, {0: 7, 1: 7})
     assert story.run.committed == story.cursor(5)
     assert story.run.consumed_step == 7
 
 
-def test_leases_of_a_server_are_renewed_over_all_its_runs(story, clock):
+def test_leases_are_renewed_over_several_runs(story, clock):
     for name in ("run", "other"):
         story.ledger.create_run(name, story.spec, story.fingerprint)
-        story.ledger.begin_attempt(
+        attempt = story.ledger.begin_attempt(
             name,
             resume=False,
             cursor=None,
@@ -149,9 +149,11 @@ def test_leases_of_a_server_are_renewed_over_all_its_runs(story, clock):
             holder="h",
             take_over=False,
         )
-        story.ledger.open_stream(name, attempt=1, world_rank=0, dp_rank=0, next_step=1, server_id="server-1")
+        story.ledger.open_stream(
+            name, attempt=attempt.key, world_rank=0, dp_rank=0, next_step=1, stream_id=f"of {name}"
+        )
     clock.advance(20)
-    story.ledger.renew_leases("server-1")
+    story.ledger.renew_leases({"of run", "of other"})
     for name in ("run", "other"):
         assert story.ledger.get_run(name).attempt.lease_expire_time == clock.now + 30
 
@@ -159,9 +161,15 @@ def test_leases_of_a_server_are_renewed_over_all_its_runs(story, clock):
 def test_renewing_does_not_revive_a_closed_stream(story, clock):
     story.begin()
     story.open(1)
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
-    story.ledger.close_stream(story.uid, 1, 0, "server-1")
+    story.ledger.close_stream(story.streams[0])
     closed = clock.now
     clock.advance(1)
-    story.ledger.renew_leases("server-1")
+    story.ledger.close_stream(story.streams[0])
+    story.ledger.renew_leases(story.streams)
     assert story.run.attempt.lease_expire_time == closed
+
+
+def test_closing_a_stream_that_never_was_is_no_error(story):
+    story.begin()
+    story.ledger.close_stream("never was")
+    assert story.run.attempt.lease_expire_time == story.run.attempt.begin_time + 30

@@ -55,7 +55,15 @@ def record(
         )
     first = attempt.base.step + 1
     opens = [
-        pb.Open(run="run", attempt=attempt.number, world_rank=rank, dp_rank=rank, next_step=first, credits=granted)
+        pb.Open(
+            run="run",
+            attempt=attempt.number,
+            attempt_id=attempt.attempt_id,
+            world_rank=rank,
+            dp_rank=rank,
+            next_step=first,
+            credits=granted,
+        )
         for rank in range(RANKS)
     ]
     with ThreadPoolExecutor(RANKS) as ranks:

@@ -74,9 +74,11 @@ class Rank:
         self._requests.put(request)
 
     def half_close(self) -> None:
-        """Say that nothing more comes, and see the stream end well."""
+        """Say that nothing more comes, and see the stream end well; what is still under way is passed over."""
         self._requests.put(None)
-        assert self.received.get(timeout=PATIENCE_S) is ENDED
+        while isinstance(message := self.received.get(timeout=PATIENCE_S), pb.StreamMicroBatchesResponse):
+            pass
+        assert message is ENDED, message
 
     def error(self) -> grpc.RpcError:
         """The error that ends the stream; messages before it are passed over."""
@@ -99,6 +101,7 @@ class Job:
         self.server = server
         self.run = run
         self._open: list[Rank] = []
+        self.attempt_ids: dict[int, str] = {}
         self._channels: list[grpc.Channel] = []
         self.channel = self.connect(server)
         self.runs = RunServiceStub(self.channel)
@@ -121,6 +124,7 @@ class Job:
             ),
             timeout=PATIENCE_S,
         )
+        self.attempt_ids[answer.attempt.number] = answer.attempt.attempt_id
         return answer.attempt.number
 
     def begin_error(self, **fields) -> Exception | None:
@@ -141,6 +145,7 @@ class Job:
         opened = pb.Open(
             run=self.run,
             attempt=attempt,
+            attempt_id=self.attempt_ids.get(attempt, "never issued"),
             world_rank=rank,
             dp_rank=rank if dp_rank is None else dp_rank,
             next_step=next_step,

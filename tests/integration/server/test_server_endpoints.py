@@ -101,6 +101,19 @@ def test_a_described_step_is_what_the_ranks_get(job: Job) -> None:
             assert all(LENGTHS[sample.row] == sample.length for sample in micro_batch.samples)
 
 
+def test_a_step_described_for_other_ranks_than_it_was_sealed_for_names_no_attempt(job: Job) -> None:
+    job.create()
+    attempt = job.begin(world_size=2)
+    streams = [job.stream(attempt, rank) for rank in range(2)]
+    begun, _ = streams[0].take_step()
+    cursors = CursorServiceStub(job.channel)
+    for ranks, sealed_by in ((2, attempt), (1, 0), (4, 0)):
+        request = cursor_service_pb2.DescribeStepRequest(run="run", step=1, dp_world_size=ranks)
+        shown = cursors.DescribeStep(request, timeout=PATIENCE_S)
+        assert (shown.attempt, shown.dp_world_size) == (sealed_by, ranks)
+        assert (shown.plan_digest == begun.plan_digest) == (ranks == 2)
+
+
 def test_a_step_ahead_is_described_as_it_will_be(job: Job) -> None:
     job.create()
     attempt = job.begin()
@@ -124,7 +137,9 @@ def test_a_step_of_an_earlier_attempt_is_described_as_it_was_sealed(job: Job) ->
         rank.ack(1)
     cursors = CursorServiceStub(job.channel)
     cursors.CommitCursor(
-        cursor_service_pb2.CommitCursorRequest(run="run", attempt=1, cursor=begun.end, checkpoint_uri="file:///c1"),
+        cursor_service_pb2.CommitCursorRequest(
+            run="run", attempt=1, attempt_id=job.attempt_ids[1], cursor=begun.end, checkpoint_uri="file:///c1"
+        ),
         timeout=PATIENCE_S,
     )
     job.begin(mode=run_service_pb2.BEGIN_MODE_RESUME, cursor=begun.end, take_over=True, holder="another")

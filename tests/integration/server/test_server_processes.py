@@ -120,10 +120,11 @@ def test_a_ledger_outlives_the_process_that_is_killed(tmp_path: Path, flags: lis
         assert stream.error().code() == grpc.StatusCode.UNAVAILABLE
         job.close()
     with serving(tmp_path, *flags) as serve:
-        job = Job(Endpoint(serve.wait_for(LISTENING)[1]))
-        again, _ = job.stream(1).take_step()
+        restarted = Job(Endpoint(serve.wait_for(LISTENING)[1]))
+        restarted.attempt_ids = job.attempt_ids
+        again, _ = restarted.stream(1).take_step()
         assert again == begun
-        job.close()
+        restarted.close()
 
 
 def test_a_second_signal_ends_a_process_at_once(tmp_path: Path, flags: list[str]) -> None:

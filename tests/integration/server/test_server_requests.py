@@ -39,7 +39,9 @@ def describe(job: Job, step: int, **fields) -> None:
 
 
 def commit(job: Job, **fields) -> None:
-    request = cursor_service_pb2.CommitCursorRequest(**{"run": "run", "attempt": 1} | fields)
+    request = cursor_service_pb2.CommitCursorRequest(
+        **{"run": "run", "attempt": 1, "attempt_id": "never issued"} | fields
+    )
     CursorServiceStub(job.channel).CommitCursor(request, timeout=PATIENCE_S)
 
 

@@ -1,11 +1,15 @@
 """What a rank sees on its stream: order, pacing, credits, and who is allowed to have it."""
 
 import queue
+import sqlite3
+import time
+from contextlib import closing
 
 import grpc
 import pytest
 from serverlab import LENGTHS, PATIENCE_S, Job, eventually, job_on, metric
 
+from dataserver.errors import AttemptAliveError
 from dataserver.testing import RunningServer, running_server, write_store
 from dataserver.v1 import run_service_pb2
 from dataserver.wire.status import error_of
@@ -207,6 +211,48 @@ def test_a_client_that_leaves_frees_its_attempt(job: Job, leave: str) -> None:
 
     limit_s = 0 if leave == "half_close" else PATIENCE_S
     eventually(lambda: job.begin_error(holder="another") is None, limit_s)
+
+
+def test_a_client_that_leaves_while_the_ledger_is_away_frees_its_attempt_though_others_stream_on(
+    serve, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("dataserver.ledger.engine.BUSY_TIMEOUT_S", 0.1)
+    server = serve(ledger_url=f"sqlite:///{tmp_path}/ledger.db", lease_s=1.0)
+    with job_on(server) as leaving, closing(Job(server, "other")) as staying:
+        for job in (leaving, staying):
+            job.create()
+            stream = job.stream(job.begin())
+            # As many as go ahead of acks: nothing else is sealed meanwhile.
+            stream.take_step()
+            stream.take_step()
+            if job is leaving:
+                gone = stream
+        lock = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        gone.cancel()
+        eventually(lambda: time.time() > 1.0 + staying.shown().attempt.lease_expire_time.ToNanoseconds() / 1e9)
+        lock.rollback()
+        lock.close()
+        eventually(lambda: leaving.begin_error(holder="another") is None)
+        eventually(lambda: staying.shown().attempt.lease_expire_time.ToNanoseconds() / 1e9 > time.time())
+        with pytest.raises(AttemptAliveError):
+            raise staying.begin_error(holder="another")
+
+
+def test_a_rank_of_a_deleted_run_does_not_get_into_the_one_created_after_it(job: Job) -> None:
+    job.create()
+    stale = job.begin()
+    job.stream(stale).half_close()
+    lost_id = job.attempt_ids[stale]
+    job.runs.DeleteRun(run_service_pb2.DeleteRunRequest(run="run"), timeout=PATIENCE_S)
+    job.create()
+    assert job.begin(holder="another") == stale
+    ours, job.attempt_ids[stale] = job.attempt_ids[stale], lost_id
+    error = job.open(stale).error()
+    assert reason_of(error) == "StaleAttemptError"
+    assert lost_id in error.details()
+    job.attempt_ids[stale] = ours
+    assert job.stream(stale).take_step()[0].step == 1
 
 
 def test_clients_that_leave_in_the_middle_of_an_open_leave_nothing_behind(job: Job) -> None:

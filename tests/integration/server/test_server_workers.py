@@ -79,7 +79,7 @@ def test_workers_that_are_killed_at_random_cost_no_sample_and_repeat_none(tmp_pa
         def train(rank: int) -> None:
             with (
                 DataClient(server.endpoint) as client,
-                client.stream("run", attempt.number, world_rank=rank, dp_rank=rank, next_step=1) as steps,
+                client.stream("run", attempt, world_rank=rank, dp_rank=rank, next_step=1) as steps,
             ):
                 for step in steps:
                     for micro_batch in step:

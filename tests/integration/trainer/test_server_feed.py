@@ -12,7 +12,7 @@ from trainerlab.serving import RecordingFeed, write_numbered_store
 from dataserver.client import DataClient
 from dataserver.cursor import Cursor
 from dataserver.errors import AlreadyCommittedError, RunConflictError
-from dataserver.testing import RunningServer, running_server
+from dataserver.testing import RunningServer, attempt_info, running_server
 from trainer import data
 from trainer.config import TrainerConfig
 from trainer.data import Endpoint, ServerFeed
@@ -137,6 +137,6 @@ def test_a_commit_that_does_not_arrive_is_logged_and_ends_nothing(
     feed = feed_of(server.endpoint, config_of(tmp_path, 4))
     fingerprint = feed.create_run(96).order_fingerprint
     server.stop()
-    feed.commit(attempt=1, cursor=Cursor(order_fingerprint=fingerprint, step=1), uri="file:///x")
+    feed.commit(attempt=attempt_info(), cursor=Cursor(order_fingerprint=fingerprint, step=1), uri="file:///x")
     feed.close()
     assert "the commit of step 1 did not arrive" in caplog.text

@@ -8,8 +8,9 @@ from functools import partial
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError
 from ledgermodel import trainer
+from ledgermodel.box import LEASE_S
 from ledgermodel.planning import FOREIGN
-from ledgermodel.play import Event, Play
+from ledgermodel.play import Event, Play, ViolationError
 from ledgermodel.serving import RUN
 from ledgermodel.world import Checkpoint, Job, Message, World
 
@@ -80,7 +81,10 @@ def _streams(play: Play, world: World, holder: int, number: int) -> Iterator[Eve
             act = partial(trainer.open_stream, play, holder=holder, number=number, server=server)
             yield Event(f"{who} opens its stream at server {server}", act)
             yield from _wrong_opens(world, job, number, act, f"{who} (confused) opens at server {server}")
-    elif len(rank.receipts) < scenario.credits:
+    elif world.may("reconnect"):
+        act = partial(_spending, "reconnect", partial(trainer.reconnect, play, holder=holder, number=number))
+        yield Event(f"{who} opens another stream, and its first one is closed behind it", act)
+    if rank.server is not None and len(rank.receipts) < scenario.credits:
         act = partial(trainer.receive, play, holder=holder, number=number)
         yield Event(f"server {rank.server} sends {who} step {rank.next_step}", act)
         if scenario.hasty:
@@ -126,9 +130,12 @@ def _mishaps(play: Play, world: World) -> Iterator[Event]:
     if world.may("server_crash"):
         for server in range(play.scenario.servers):
             yield Event(f"server {server} is killed and comes back", partial(_kill_server, server=server))
-    if world.may("restore") and world.backup is None:
+    if world.may("idle") and not lives:
+        yield Event("a lease's time goes by, and servers renew what they hold", partial(_idle, play))
+    partitioned = play.scenario.partitioned
+    if world.may("restore") and world.backup is None and not (partitioned and play.run.last_attempt):
         yield Event("the ledger's database is copied", partial(_become, replace(world, backup=world.ledger)))
-    elif world.may("restore") and (play.scenario.forgetful or not lives):
+    elif world.backup is not None and world.may("restore") and (play.scenario.forgetful or partitioned or not lives):
         yield Event("the ledger's database is lost, and the copy put in its place", partial(_restore, play))
 
 
@@ -171,7 +178,7 @@ def _silence(play: Play, world: World, *, mishap: bool) -> World | None:
     attempt = play.run.attempt
     if attempt is None or attempt.lease_expire_time <= world.now:
         return None
-    after = replace(world, now=attempt.lease_expire_time)
+    after = replace(world, now=attempt.lease_expire_time, silent=mishap)
     return after.spend("silence") if mishap else after
 
 
@@ -197,19 +204,38 @@ def _request(play: Play, world: World, *, late: bool) -> World | None:
     return replace(world, promised=promised).spend("request")
 
 
-def _ack_too_much(play: Play, world: World, number: int) -> World:
+def _ack_too_much(play: Play, world: World, number: int) -> World | None:
     run = play.run
-    play.ledger.record_acks(run.uid, run.last_attempt, {number: run.sealed_step + 1})
+    if run.attempt is None:
+        return None
+    play.ledger.record_acks(run.uid, run.attempt.key, {number: run.sealed_step + 1})
     return world.spend("wrong_ack")
 
 
 def _restore(play: Play, world: World) -> World:
     play.ledger.state = world.backup
-    return replace(world, backup=None, under_way=frozenset(), promised=frozenset()).spend("restore")
+    restores = world.restores + 1
+    world = replace(world, backup=None, restores=restores, promised=frozenset()).spend("restore")
+    if play.scenario.partitioned:  # jobs are cut off, and what they said is still on its way
+        return replace(world, jobs=(None,) * len(world.jobs))
+    return replace(world, under_way=frozenset())
+
+
+def _idle(play: Play, world: World) -> World:
+    """A lease's time goes by after the last rank is gone, and servers go on renewing what they hold."""
+    play.ledger.now = world.now + LEASE_S / 2
+    play.servers.renew(trainer.held_streams(world))
+    after = replace(world, now=world.now + LEASE_S).spend("idle")
+    attempt = play.run.attempt
+    if attempt is not None and attempt.lease_expire_time > after.now:
+        raise ViolationError(f"nobody streams attempt {attempt.number}, and a lease's time later it is still alive")
+    return after
 
 
 def _told(message: Message) -> str:
     who = f"rank {message.rank} of attempt {message.attempt}"
+    if message.kind == "close":
+        return f"the close of {message.stream_id}"
     if message.kind == "open":
         return f"a copy of an open of {who} at step {message.step}"
     if message.kind == "ack":

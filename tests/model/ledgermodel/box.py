@@ -20,24 +20,30 @@ LEASE_S = 1.0
 
 # What a state is known by: every row but the history, which nothing depends on.
 _COLUMNS = {
-    table.name: "*" if table is not schema.runs else "last_attempt, current_attempt, committed, sealed_step, ended"
+    table.name: "*"
+    if table is not schema.runs
+    else "last_attempt, current_attempt, current_attempt_id, committed, sealed_step, ended"
     for table in schema.metadata.sorted_tables
     if table not in (schema.schema_version, schema.events)
 }
 
 
 class LedgerBox:
-    """States of one ledger by number; `state` and `now` are what the next call meets."""
+    """States of one ledger by number; `state`, `now` and `restores` are what the next call meets.
+
+    Attempts have one id until the ledger is restored from a copy, and another one after it.
+    """
 
     def __init__(self) -> None:
         self.state = 0
         self.now = 0.0
+        self.restores = 0
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         self._connection.execute("PRAGMA page_size = 512")
         engine = create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
         self._database = Database(as_durable_sqlite(engine), "in memory", lambda _: self.now)
         self._database.write(lambda connection: schema.prepare(connection, "in memory"))
-        self._ledger = SqlLedger(self._database, LEASE_S)
+        self._ledger = SqlLedger(self._database, LEASE_S, new_attempt_id=lambda: f"id {self.restores}")
         self._numbers: dict[tuple[object, ...], int] = {}
         self._contents: list[bytes] = []
         self._outcomes: dict[tuple[object, ...], tuple[object, DataServerError | None, int]] = {}
@@ -47,7 +53,7 @@ class LedgerBox:
         return partial(self._call, method)
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        call = (self.state, self.now, method, repr(args), repr(kwargs))
+        call = (self.state, self.now, self.restores, method, repr(args), repr(kwargs))
         if call not in self._outcomes:
             self._outcomes[call] = self._really_call(method, args, kwargs)
         result, error, self.state = self._outcomes[call]

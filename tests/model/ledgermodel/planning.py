@@ -33,9 +33,9 @@ class Table:
 _PLANNER = Planner(SampleOrder(Table.sizes, ORDER.seed, ORDER.shuffle), Table(), FINGERPRINT)
 
 
-def run_spec(steps: int, lookahead: int) -> RunSpec:
-    """Two samples a step, or nine tokens where steps are packed together."""
-    budget = {"step_samples": 2} if lookahead == 1 else {"step_tokens": 5}
+def run_spec(steps: int, lookahead: int, step_samples: int = 2) -> RunSpec:
+    """So many samples a step, or six tokens where steps are packed together."""
+    budget = {"step_samples": step_samples} if lookahead == 1 else {"step_tokens": 6}
     batch = BatchSpec(micro_batch_tokens=8, max_steps=steps, max_epochs=1, lookahead_steps=lookahead, **budget)
     return RunSpec(order=ORDER, batch=batch)
 

@@ -54,7 +54,7 @@ class Play:
 
     def happen(self, world: World, event: Event) -> World | None:
         """The world after the event; None where it is refused or changes nothing. Raises `ViolationError`."""
-        self.ledger.state, self.ledger.now = world.ledger, world.now
+        self.ledger.state, self.ledger.now, self.ledger.restores = world.ledger, world.now, world.restores
         try:
             after = event.act(world)
         except DataServerError:

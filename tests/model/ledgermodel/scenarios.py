@@ -8,7 +8,8 @@ class Scenario:
     """Two ranks, and what surrounds them. `mishaps` says how often each of these may happen:
 
     crash (of a job), server_crash, silence (a lease runs out under a live job), request (of weights),
-    loss (of a message), duplicate (of an open), early_open, late_open, wrong_dp_rank, wrong_ack,
+    loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's time goes by while
+    servers renew what they hold), early_open, late_open, wrong_dp_rank, wrong_ack,
     wrong_commit (by confused ranks), lost_checkpoints, foreign_checkpoint, restore (of an older ledger).
     """
 
@@ -18,6 +19,9 @@ class Scenario:
     take_over: bool = False
     dp_world_sizes: tuple[int, ...] = (2,)
     lookahead: int = 1
+    step_samples: tuple[int, ...] = ()
+    ways: bool = False
+    partitioned: bool = False
     by_version: bool = False
     any_checkpoint: bool = False
     acks: bool = False
@@ -52,6 +56,13 @@ WINDOW = Scenario(lookahead=2, dp_world_sizes=(1, 2), mishaps={"crash": 1})
 FORGETFUL = Scenario(steps=1, forgetful=True, mishaps={"request": 1, "restore": 1})
 LATE = Scenario(mishaps={"late_open": 1})
 ACKED = Scenario(acks=True, mishaps={"crash": 1})
+
+LOST_CLOSE = Scenario(steps=1, mishaps={"crash": 1, "idle": 1})
+RECONNECT = Scenario(steps=1, holders=2, mishaps={"reconnect": 1, "duplicate": 1})
+BRANCHES = Scenario(
+    any_checkpoint=True, delayed=True, ways=True, step_samples=(2, 1, 2), mishaps={"crash": 2, "loss": 1}
+)
+PARTITIONED = Scenario(acks=True, delayed=True, credits=2, partitioned=True, mishaps={"restore": 1})
 
 # Several things at once: too much for every day.
 DEEP = {

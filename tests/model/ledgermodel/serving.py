@@ -1,7 +1,7 @@
 """What a data server does between a rank and the ledger: open, plan, seal when pacing allows, send."""
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import Attempt, ProposedSeal
+from dataserver.ledger import Attempt, AttemptKey, ProposedSeal
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun
 from ledgermodel.box import LedgerBox
@@ -19,13 +19,17 @@ class Servers:
         self._scenario = scenario
         self._ledger = ledger
 
-    def open(self, server: int, attempt: int, rank: int, dp_rank: int, next_step: int) -> None:
+    def open(self, stream_id: str, attempt: AttemptKey, rank: int, dp_rank: int, next_step: int) -> None:
         self._ledger.open_stream(
-            RUN, attempt=attempt, world_rank=rank, dp_rank=dp_rank, next_step=next_step, server_id=f"server-{server}"
+            RUN, attempt=attempt, world_rank=rank, dp_rank=dp_rank, next_step=next_step, stream_id=stream_id
         )
 
-    def close(self, server: int, attempt: int, rank: int) -> None:
-        self._ledger.close_stream(self._ledger.get_run(RUN).uid, attempt, rank, f"server-{server}")
+    def close(self, stream_id: str) -> None:
+        self._ledger.close_stream(stream_id)
+
+    def renew(self, stream_ids: tuple[str, ...]) -> None:
+        """Renew the leases of the streams that the servers hold."""
+        self._ledger.renew_leases(stream_ids)
 
     def paced(self, step: int) -> bool:
         """Whether pacing lets the step go: all before it are consumed."""
@@ -38,7 +42,7 @@ class Servers:
         if begin is None:
             return None
         proposed, samples = self._propose(server, attempt, begin, dp_rank)
-        seal = self._ledger.seal(uid, attempt.number, proposed)
+        seal = self._ledger.seal(uid, attempt.key, proposed)
         return self.receipt(proposed, flag=seal.sync_weights, samples=samples)
 
     @staticmethod

@@ -1,11 +1,13 @@
 """What a trainer job does: begin, open, receive, meet in the all-reduce, acknowledge, checkpoint, end."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 from dataserver.cursor import Cursor
-from dataserver.errors import AttemptMismatchError, PlanMismatchError, StaleAttemptError
-from ledgermodel.planning import fault_of
+from dataserver.errors import AttemptMismatchError, PlanMismatchError, StaleAttemptError, VersionNotFoundError
+from dataserver.ledger import Attempt
+from ledgermodel.planning import fault_of, run_spec
 from ledgermodel.play import Play, ViolationError
 from ledgermodel.serving import RUN
 from ledgermodel.world import Checkpoint, Job, Message, Rank, World
@@ -18,7 +20,11 @@ def begin(play: Play, world: World, holder: int, checkpoint: Checkpoint) -> Worl
     """Begin an attempt with the checkpoint's weights, or fresh ones."""
     scenario, before = play.scenario, play.run
     fresh = checkpoint is FRESH
-    sizes = scenario.dp_world_sizes
+    sizes, budgets = scenario.dp_world_sizes, scenario.step_samples
+    batch = None
+    if budgets:
+        budget = budgets[min(before.last_attempt, len(budgets) - 1)]
+        batch = run_spec(scenario.steps, scenario.lookahead, budget).batch
     attempt = play.ledger.begin_attempt(
         RUN,
         resume=not fresh,
@@ -26,7 +32,7 @@ def begin(play: Play, world: World, holder: int, checkpoint: Checkpoint) -> Worl
         version=None if fresh else checkpoint.cursor.step,
         world_size=WORLD_SIZE,
         dp_world_size=sizes[min(before.last_attempt, len(sizes) - 1)],
-        batch=None,
+        batch=batch,
         holder=f"launcher {holder}",
         take_over=scenario.take_over,
     )
@@ -43,16 +49,20 @@ def begin(play: Play, world: World, holder: int, checkpoint: Checkpoint) -> Worl
             raise ViolationError(
                 f"{scenario.holders} launchers displaced each other {world.displacements} times: no end of it"
             )
+    _refuse_displaced_stream(world, old, take_over=scenario.take_over)
+    if scenario.ways:
+        _refuse_other_way(play, attempt.base, checkpoint.way)
     if fault := fault_of(checkpoint.weights, attempt.base):
         raise ViolationError(f"attempt {attempt.number} begins at step {attempt.base.step}, but {fault}")
     job = Job(
-        attempt=attempt.number,
+        attempt=attempt.key,
         base=attempt.base,
         dp_world_size=attempt.dp_world_size,
         cursor=attempt.base,
         weights=checkpoint.weights,
         ranks=(Rank(applied=attempt.base.step),) * WORLD_SIZE,
         saved_step=attempt.base.step,
+        way=checkpoint.way,
     )
     return world.with_job(holder, job)
 
@@ -66,17 +76,51 @@ def open_stream(
     next_step = (rank.receipts[-1].step if rank.receipts else job.step) + 1 + skew
     dp_rank = number % job.dp_world_size if dp_rank is None else dp_rank
     confused = skew != 0 or dp_rank != number % job.dp_world_size
+    stream_id = stream_of(job, number, rank.opens + 1)
     try:
-        play.servers.open(server, job.attempt, number, dp_rank, next_step)
+        play.servers.open(stream_id, job.attempt, number, dp_rank, next_step)
     except (StaleAttemptError, AttemptMismatchError):
         if confused:
             raise
         return world.with_job(holder, None)
     if world.may("duplicate"):
         world = world.send(
-            Message(kind="open", attempt=job.attempt, rank=number, step=next_step, dp_rank=dp_rank, server=server)
+            Message(
+                kind="open",
+                attempt=job.attempt,
+                rank=number,
+                step=next_step,
+                dp_rank=dp_rank,
+                server=server,
+                stream_id=stream_id,
+            )
         )
-    return world.with_job(holder, job.with_rank(number, server=server, dp_rank=dp_rank, next_step=next_step))
+    rank_fields = {"server": server, "opens": rank.opens + 1, "dp_rank": dp_rank, "next_step": next_step}
+    return world.with_job(holder, job.with_rank(number, **rank_fields))
+
+
+def stream_of(job: Job, number: int, opens: int) -> str:
+    """Id of a rank's stream, by how many it opened."""
+    return f"{job.attempt} {job.attempt.attempt_id}, rank {number}, stream {opens}"
+
+
+def held_streams(world: World) -> tuple[str, ...]:
+    """Ids of the streams that servers hold."""
+    return tuple(
+        stream_of(job, number, rank.opens)
+        for job in world.jobs
+        if job is not None
+        for number, rank in enumerate(job.ranks)
+        if rank.server is not None
+    )
+
+
+def reconnect(play: Play, world: World, holder: int, number: int) -> World:
+    """A rank's connection breaks and it opens another stream; only then the server closes the first, perhaps twice."""
+    job = world.jobs[holder]
+    rank = job.ranks[number]
+    closing = Message(kind="close", attempt=job.attempt, rank=number, stream_id=stream_of(job, number, rank.opens))
+    return open_stream(play, world, holder, number, rank.server).send(closing)
 
 
 def receive(play: Play, world: World, holder: int, number: int, ahead: int = 0) -> World | None:
@@ -86,14 +130,14 @@ def receive(play: Play, world: World, holder: int, number: int, ahead: int = 0) 
     step = rank.next_step + ahead
     if not play.servers.paced(step) or (ahead and play.run.sealed_step >= rank.next_step):
         return None
-    attempt = play.ledger.get_attempt(RUN, job.attempt)
+    attempt = play.ledger.get_attempt(RUN, job.attempt.number)
     try:
         receipt = play.servers.serve(rank.server, attempt, rank.dp_rank, step)
     except StaleAttemptError:
         return world.with_job(holder, None)
     except PlanMismatchError:
-        play.servers.close(rank.server, job.attempt, number)
-        return world.with_job(holder, job.with_rank(number, server=None))
+        # Its next open repeats this one's id: with a new id for each try there would be no end of states.
+        return world.with_job(holder, job.with_rank(number, server=None, opens=rank.opens - 1))
     if receipt is None:
         return None
     if receipt.step in world.promised and not receipt.flag and not receipt.ended:
@@ -128,7 +172,9 @@ def reduce(play: Play, world: World, holder: int) -> World:
         replace(rank, receipts=rank.receipts[1:], applied=rank.applied if play.scenario.acks else receipt.step)
         for rank in job.ranks
     )
-    return world.with_job(holder, replace(job, cursor=receipt.end, weights=weights, ranks=ranks, last=receipt.last))
+    way = (*job.way, receipt.end) if play.scenario.ways else ()
+    job = replace(job, cursor=receipt.end, weights=weights, ranks=ranks, last=receipt.last, way=way)
+    return world.with_job(holder, job)
 
 
 def apply(play: Play, world: World, holder: int, number: int) -> World:
@@ -141,7 +187,7 @@ def apply(play: Play, world: World, holder: int, number: int) -> World:
 def checkpoint(play: Play, world: World, holder: int, *, wrong: Cursor | None = None) -> World:
     """Save weights and cursor in one, then tell the ledger; `wrong` is what a confused trainer commits."""
     job = world.jobs[holder]
-    saved = Checkpoint(cursor=job.cursor, weights=job.weights)
+    saved = Checkpoint(cursor=job.cursor, weights=job.weights, way=job.way)
     kept = tuple(old for old in world.checkpoints if old.cursor.step < job.step)
     world = replace(world, checkpoints=(*kept, saved)).with_job(holder, replace(job, saved_step=job.step))
     return _send(play, world, Message(kind="commit", attempt=job.attempt, cursor=wrong or job.cursor))
@@ -158,7 +204,9 @@ def leave(world: World, holder: int, number: int) -> World:
 def deliver(play: Play, message: Message) -> None:
     """A message arrives."""
     if message.kind == "open":
-        play.servers.open(message.server, message.attempt, message.rank, message.dp_rank, message.step)
+        play.servers.open(message.stream_id, message.attempt, message.rank, message.dp_rank, message.step)
+    elif message.kind == "close":
+        play.servers.close(message.stream_id)
     elif message.kind == "ack":
         play.ledger.record_acks(play.run.uid, message.attempt, {message.rank: message.step})
     else:
@@ -175,6 +223,27 @@ def _send(play: Play, world: World, message: Message) -> World:
         return world.send(message)
     deliver(play, message)
     return world
+
+
+def _refuse_displaced_stream(world: World, old: Attempt | None, *, take_over: bool) -> None:
+    """Nobody's stream is open, and its lease renewed, in an attempt that counts as over."""
+    for job in world.jobs:
+        if job is None or take_over or old is None or job.attempt != old.key or old.lease_expire_time > world.now:
+            continue
+        if any(rank.server is not None for rank in job.ranks) and not world.silent:
+            raise ViolationError(f"attempt {old.number} is displaced unasked though a rank streams")
+
+
+def _refuse_other_way(play: Play, base: Cursor, way: tuple[Cursor, ...]) -> None:
+    """What the ledger knows of the steps before `base` is how the weights came there."""
+    for step, ours in enumerate(way[: max(base.step - 1, 0)], 1):
+        with suppress(VersionNotFoundError):
+            theirs, _ = play.ledger.cursor_at(RUN, step)
+            if theirs != ours:
+                raise ViolationError(
+                    f"weights of version {base.step} went through step {step} at position {ours.position}, the ledger "
+                    f"says position {theirs.position}: who resumes by that version repeats or skips samples"
+                )
 
 
 def _refuse_disagreement(job: Job) -> None:

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, select, update
 
 from dataserver.errors import UnavailableError
 from dataserver.ledger import attempts, runs, schema, seals, streams
@@ -21,13 +21,17 @@ from ledgermodel import planning
 from ledgermodel.scenarios import (
     ACKED,
     ACKS,
+    BRANCHES,
     CONFUSED,
     CRASH,
     EARLY,
     GARBLED,
     HASTY,
     LOST,
+    LOST_CLOSE,
     PACE,
+    PARTITIONED,
+    RECONNECT,
     REQUEST,
     RESHAPED,
     RESTORED,
@@ -130,10 +134,25 @@ def _acks_commit(original: Any, connection: Any, run: Any, attempt: int, acks: A
     return progress
 
 
-def _opening_seals(original: Any, self: Servers, server: int, attempt: int, *rank: int) -> None:
-    original(self, server, attempt, *rank)
-    row = self._ledger.get_attempt("run", attempt)
-    self.serve(server, row, rank[1], rank[2])
+def _opening_seals(original: Any, self: Servers, stream_id: str, attempt: Any, *rank: int) -> None:
+    original(self, stream_id, attempt, *rank)
+    row = self._ledger.get_attempt("run", attempt.number)
+    self.serve(0, row, rank[1], rank[2])
+
+
+def _renewed_by_server(_original: Any, connection: Any, _stream_ids: Any, lease_expire_time: float) -> None:
+    """A server that lives renews whatever was ever opened at it."""
+    streams_ = schema.streams
+    connection.execute(update(streams_).where(~streams_.c.closed).values(lease_expire_time=lease_expire_time))
+
+
+def _counted_by_rank(original: Any, connection: Any, stream_id: str, now: float) -> None:
+    """A close ends one stream of the rank, whichever it came from."""
+    streams_ = schema.streams
+    ranks = select(streams_.c.world_rank).where(streams_.c.stream_id == stream_id)
+    query = select(streams_.c.stream_id).where(streams_.c.world_rank.in_(ranks), ~streams_.c.closed)
+    for one in sorted(connection.execute(query).scalars())[:1]:
+        original(connection, one, now)
 
 
 def _end_is_not_sealed(original: Any, self: Servers, server: int, attempt: Any, dp_rank: int, step: int) -> Any:
@@ -155,6 +174,13 @@ STUCK = "dead end"
 
 VARIANTS = (
     Variant(rule=1, name="attempt numbers are reused", change=_numbers_are_reused, scenario=ACKS, fault=PACING),
+    Variant(
+        rule=1,
+        name="an attempt is its number",
+        change=_without(attempt_rules, "refuse_namesake"),
+        scenario=PARTITIONED,
+        fault=PACING,
+    ),
     Variant(
         rule=2,
         name="an open rewinds",
@@ -198,11 +224,32 @@ VARIANTS = (
         fault="displaced each other 2 times: no end of it",
     ),
     Variant(
+        rule=3,
+        name="a server renews all that was ever opened at it",
+        change=_around(streams, "renew", _renewed_by_server),
+        scenario=LOST_CLOSE,
+        fault="nobody streams attempt 1, and a lease's time later it is still alive",
+    ),
+    Variant(
+        rule=3,
+        name="streams of a rank are counted and not named",
+        change=_around(streams, "close_stream", _counted_by_rank),
+        scenario=RECONNECT,
+        fault="is displaced unasked though a rank streams",
+    ),
+    Variant(
         rule=4,
         name="seals after the base survive",
         change=_without(attempt_rules, "last_surviving_step", 10**9),
         scenario=RESHAPED,
         fault=STUCK,
+    ),
+    Variant(
+        rule=4,
+        name="steps before an unknown base survive",
+        change=_without(attempt_rules, "proven", instead=True),
+        scenario=BRANCHES,
+        fault="went through step 1 at position 2, the ledger says position 1",
     ),
     Variant(
         rule=5,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from dataserver.cursor import Cursor
+from dataserver.ledger import AttemptKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,14 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A rank of a job: its stream, the steps that it has but has not trained on, and the last one that it applied."""
+    """A rank of a job: its stream, the steps that it has but has not trained on, and the last one that it applied.
+
+    `opens` counts its streams, and so names the one that is open.
+    """
 
     applied: int
     server: int | None = None
+    opens: int = 0
     dp_rank: int = 0
     next_step: int = 0
     receipts: tuple[Receipt, ...] = ()
@@ -37,9 +42,12 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A trainer job under one attempt. `weights` are the samples in them, `cursor` belongs to them."""
+    """A trainer job under one attempt. `weights` are the samples in them, `cursor` belongs to them.
 
-    attempt: int
+    `way` has the cursor of each step that made the weights, where the scenario asks for it.
+    """
+
+    attempt: AttemptKey
     base: Cursor
     dp_world_size: int
     cursor: Cursor
@@ -47,6 +55,7 @@ class Job:
     ranks: tuple[Rank, ...]
     last: bool = False
     saved_step: int = 0
+    way: tuple[Cursor, ...] = ()
 
     @property
     def step(self) -> int:
@@ -63,6 +72,7 @@ class Checkpoint:
 
     cursor: Cursor
     weights: tuple[int, ...]
+    way: tuple[Cursor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +80,9 @@ class Message:
     """Something that was sent and may arrive at any time, twice, or never."""
 
     kind: str
-    attempt: int
+    attempt: AttemptKey
     rank: int = 0
+    stream_id: str = ""
     dp_rank: int = 0
     server: int = 0
     step: int = 0
@@ -94,6 +105,8 @@ class World:
     promised: frozenset[int] = frozenset()
     displacements: int = 0
     backup: int | None = None
+    restores: int = 0
+    silent: bool = False
     finished: bool = False
 
     def may(self, mishap: str) -> bool:

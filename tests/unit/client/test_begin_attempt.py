@@ -38,7 +38,12 @@ class Ledger:
         if self.refusals:
             raise self.refusals.pop(0)
         self.attempt = run_pb2.Attempt(
-            number=self.attempt.number + 1, holder=request.holder, batch=BATCH, base=BASE, version=request.version
+            number=self.attempt.number + 1,
+            attempt_id=f"{len(self.requests):032x}",
+            holder=request.holder,
+            batch=BATCH,
+            base=BASE,
+            version=request.version,
         )
         if self.lost_answers:
             self.lost_answers -= 1

@@ -7,9 +7,17 @@ import pytest
 from dataserver.client import DataClient
 from dataserver.client import calls as client_calls
 from dataserver.errors import REASONS, InternalError, InvalidRequestError, UnavailableError, WaitExpiredError
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
+from dataserver.testing import attempt_info
+from dataserver.v1 import cursor_service_pb2 as cursors_pb2
+from dataserver.v1 import run_pb2
 from dataserver.v1 import run_service_pb2 as pb
+from dataserver.wire.messages import run_spec_to_proto
 
 GET_RUN = "RunService/GetRun"
+SPEC = RunSpec(
+    order=OrderSpec(sources=(Source(store="s"),), max_length=8), batch=BatchSpec(step_samples=1, micro_batch_tokens=8)
+)
 FINAL = [reason.error for reason in REASONS if reason.error is not UnavailableError]
 
 
@@ -41,7 +49,7 @@ def test_a_stream_raises_the_class_that_the_server_raised(scripted, error):
 
     server, client = scripted(refuse)
     with pytest.raises(error, match="attempt 4 is over") as caught:
-        next(client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1))
+        next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1))
     assert type(caught.value) is error
     assert caught.value.details == {"attempt": "4"}
     assert len(server.connections) == 1
@@ -86,3 +94,35 @@ def test_a_server_without_the_method_is_an_invalid_request(unary):
 def test_a_port_where_nobody_listens_is_named():
     with DataClient("127.0.0.1:1", patience_s=0) as client, pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
         client.list_runs()
+
+
+UNREPEATED = {
+    "RunService/DeleteRun": (pb.DeleteRunRequest, lambda client: client.delete_run("r"), "may be deleted"),
+    "CursorService/RewindRun": (
+        cursors_pb2.RewindRunRequest,
+        lambda client: client.rewind_run("r", 3),
+        "may be rewound to version 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("rpc", UNREPEATED)
+def test_a_call_that_must_not_be_repeated_is_sent_once_after_a_server_was_found(unary, rpc):
+    request, call, told = UNREPEATED[rpc]
+    shown = pb.GetRunResponse(run=run_pb2.Run(name="r", spec=run_spec_to_proto(SPEC)))
+    looks = [UnavailableError("draining"), UnavailableError("draining")]
+
+    def look(_):
+        if looks:
+            raise looks.pop(0)
+        return shown
+
+    def lose(_):
+        raise UnavailableError("the connection broke before the answer was read")
+
+    server = unary({GET_RUN: (pb.GetRunRequest, look), rpc: (request, lose)})
+    with DataClient(server.endpoint) as client:
+        with pytest.raises(UnavailableError, match=rf"{told}: `dataserver run show r` tells") as caught:
+            call(client)
+        assert "the connection broke" in caught.value.message
+    assert server.called == [GET_RUN, GET_RUN, GET_RUN, rpc]

@@ -8,8 +8,9 @@ import sys
 PRELUDE = """if True:
     import sys
     from dataserver.client import DataClient
+    from dataserver.testing import attempt_info
     client = DataClient(sys.argv[1])
-    stream = client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)
+    stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
 """
 
 

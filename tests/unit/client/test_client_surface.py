@@ -12,6 +12,7 @@ import dataserver.client
 from dataserver.client import DataClient
 from dataserver.cursor import Cursor
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
+from dataserver.testing import attempt_info
 from dataserver.v1 import batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2
 
 SERVICES = {
@@ -36,13 +37,13 @@ CALLS = {
     "list_run_events": lambda client: client.list_run_events("r"),
     "get_cursor": lambda client: client.get_cursor("r"),
     "list_cursors": lambda client: client.list_cursors("r"),
-    "commit_cursor": lambda client: client.commit_cursor("r", 1, CURSOR, "file:///c"),
+    "commit_cursor": lambda client: client.commit_cursor("r", attempt_info(), CURSOR, "file:///c"),
     "rewind_run": lambda client: client.rewind_run("r", 0),
     "describe_step": lambda client: client.describe_step("r", 1),
     "list_stores": lambda client: client.list_stores(),
     "get_store": lambda client: client.get_store("s"),
     "list_samples": lambda client: client.list_samples("s", 0, 1),
-    "stream": lambda client: next(client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)),
+    "stream": lambda client: next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)),
 }
 NOT_RPCS = {"close"}
 

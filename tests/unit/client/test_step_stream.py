@@ -18,6 +18,7 @@ from dataserver.errors import (
     UnavailableError,
     WaitExpiredError,
 )
+from dataserver.testing import attempt_info
 
 
 def receivers() -> list[threading.Thread]:
@@ -35,7 +36,7 @@ def two_steps(connection):
 def test_steps_and_micro_batches_come_in_order_with_what_a_trainer_needs(scripted):
     server, client = scripted(two_steps)
     taken = []
-    with client.stream("r", 7, world_rank=3, dp_rank=1, next_step=1) as stream:
+    with client.stream("r", attempt_info(7), world_rank=3, dp_rank=1, next_step=1) as stream:
         for step in stream:
             taken.append([(batch.step, batch.round, batch.tokens[0]) for batch in step])
             assert step.end.step == step.number
@@ -53,7 +54,7 @@ def test_steps_and_micro_batches_come_in_order_with_what_a_trainer_needs(scripte
 
 def test_arrays_are_read_only_views(scripted):
     _, client = scripted(two_steps)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         batch = next(next(stream))
         assert batch.tokens.dtype == np.uint16
         assert not batch.tokens.flags.writeable
@@ -78,7 +79,7 @@ def test_a_step_that_was_cut_off_is_resumed_without_loss_or_repeat(scripted):
 
     server, client = scripted(cut_off, again)
     taken = []
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         for step in stream:
             taken += [(batch.step, batch.round) for batch in step]
             stream.ack(step)
@@ -101,7 +102,7 @@ def test_the_last_ack_is_sent_again_after_a_reconnect(scripted):
         assert connection.half_closed.wait(20)
 
     server, client = scripted(cut_off, again)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         step = next(stream)
         list(step)
         stream.ack(step)
@@ -123,7 +124,7 @@ def test_a_step_sent_again_with_another_plan_is_refused(scripted):
         assert connection.half_closed.wait(20)
 
     _, client = scripted(cut_off, another)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         step = next(stream)
         next(step)
         with pytest.raises(PlanMismatchError, match=r"plan_digest 'd1' became 'other1'"):
@@ -141,7 +142,7 @@ def test_a_flipped_bit_is_never_trained_on(scripted, position):
         assert connection.half_closed.wait(20)
 
     server, client = scripted(damaged)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         step = next(stream)
         for _ in range(2):  # what failed once keeps failing
             with pytest.raises(ChecksumMismatchError):
@@ -168,7 +169,10 @@ def test_messages_out_of_order_are_a_fault_of_the_server(scripted, messages):
         assert connection.half_closed.wait(20)
 
     _, client = scripted(confused)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream, pytest.raises(InternalError):
+    with (
+        client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream,
+        pytest.raises(InternalError),
+    ):
         [batch for step in stream for batch in step]
 
 
@@ -179,7 +183,7 @@ def test_what_the_server_raises_is_raised_in_the_training_loop_after_what_arrive
         raise StaleAttemptError("attempt 1 of run r is over: attempt 2 exists", attempt=2)
 
     _, client = scripted(displaced)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         assert len(list(next(stream))) == 1
         with pytest.raises(StaleAttemptError, match="attempt 2 exists") as caught:
             next(stream)
@@ -196,7 +200,7 @@ def test_a_finished_rank_ends_normally_when_the_server_is_gone(scripted, monkeyp
         raise UnavailableError("gone for good")
 
     _, client = scripted(dies_after_the_last_step)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         for step in stream:
             list(step)
             stream.ack(step)
@@ -218,7 +222,7 @@ def test_the_last_ack_reaches_a_server_that_restarts_after_the_last_step(scripte
         assert connection.half_closed.wait(20)
 
     server, client = scripted(restarts_after_the_last_step, ends)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         for step in stream:
             list(step)
             stream.ack(step)
@@ -232,7 +236,7 @@ def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted)
         assert connection.half_closed.wait(20)
 
     server, client = scripted(silent, patience_s=0.5)
-    with client.stream("r", 1, world_rank=5, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
         list(next(stream))
         message = (
             rf"world rank 5 of run r, attempt 1 waits since .* for step 2 from {server.endpoint}.*silent|sent nothing"
@@ -247,7 +251,7 @@ def test_a_server_that_never_accepts_the_open_is_named_after_the_patience(script
         yield from ()
 
     _, client = scripted(mute, patience_s=0.5)
-    stream = client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)
+    stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
     with pytest.raises(WaitExpiredError, match="for step 1 from"):
         next(stream)
 
@@ -255,7 +259,7 @@ def test_a_server_that_never_accepts_the_open_is_named_after_the_patience(script
 def test_patience_runs_out_naming_endpoints_and_seconds(scripted):
     server, client = scripted(patience_s=0.6)
     begin = time.monotonic()
-    stream = client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)
+    stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
     with pytest.raises(UnavailableError, match=r"no data server answered for 0\.\d s .*the script is over") as caught:
         next(stream)
     assert caught.value.details["endpoints"] == server.endpoint
@@ -264,7 +268,7 @@ def test_patience_runs_out_naming_endpoints_and_seconds(scripted):
 
 def test_closing_in_the_middle_of_a_step_ends_the_thread_and_half_closes(scripted):
     server, client = scripted(two_steps)
-    stream = client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)
+    stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
     next(next(stream))
     stream.close()
     stream.close()
@@ -276,7 +280,7 @@ def test_closing_in_the_middle_of_a_step_ends_the_thread_and_half_closes(scripte
 
 def test_dropping_a_stream_ends_its_thread(scripted):
     _, client = scripted(two_steps)
-    for step in client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1):
+    for step in client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1):
         next(step)
         break
     assert len(receivers()) == 1
@@ -287,7 +291,7 @@ def test_dropping_a_stream_ends_its_thread(scripted):
 
 def test_closing_the_client_closes_its_streams(scripted):
     _, client = scripted(two_steps)
-    stream = client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1)
+    stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
     next(stream)
     client.close()
     assert receivers() == []
@@ -295,7 +299,7 @@ def test_closing_the_client_closes_its_streams(scripted):
 
 def test_a_step_that_was_not_taken_whole_is_neither_acknowledged_nor_passed_by(scripted):
     _, client = scripted(two_steps)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
         step = next(stream)
         next(step)
         with pytest.raises(PreconditionError, match="after 1 of 2 micro-batches of step 1"):
@@ -322,7 +326,7 @@ def test_no_more_micro_batches_are_in_flight_than_credits(scripted):
         assert connection.half_closed.wait(20)
 
     server, client = scripted(as_far_as_credits_go)
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1, credits=window) as stream:
+    with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1, credits=window) as stream:
         for step in stream:
             for taken, _ in enumerate(step, start=1):
                 assert len(sent) <= taken + window
@@ -353,7 +357,9 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
     before = set(threading.enumerate())
     server, client = scripted(*[cut_somewhere] * 100)
     taken = []
-    with client.stream("r", 1, world_rank=0, dp_rank=0, next_step=1, credits=random.randint(1, 5)) as stream:
+    with client.stream(
+        "r", attempt_info(), world_rank=0, dp_rank=0, next_step=1, credits=random.randint(1, 5)
+    ) as stream:
         for step in stream:
             taken += [(batch.step, batch.round) for batch in step]
             stream.ack(step)

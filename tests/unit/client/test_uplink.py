@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dataserver.client.uplink import Uplink
 from dataserver.errors import InvalidRequestError
+from dataserver.testing import attempt_info
 
 
 class CreditAccounts(RuleBasedStateMachine):
@@ -15,7 +16,7 @@ class CreditAccounts(RuleBasedStateMachine):
     @initialize(credits=st.integers(1, 20))
     def begin(self, credits):  # noqa: A002
         self.window = credits
-        self.uplink = Uplink(run="r", attempt=1, world_rank=0, dp_rank=0, credits=credits)
+        self.uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=credits)
         self.buffered = self.may_send = 0
         self.requests = None
         self.excess = 0
@@ -80,7 +81,7 @@ TestCreditAccounts.settings = settings(max_examples=60, stateful_step_count=40, 
 
 @pytest.mark.parametrize("window", [1, 2, 8, 9])
 def test_credits_are_given_back_half_a_window_at_a_time(window):
-    uplink = Uplink(run="r", attempt=1, world_rank=0, dp_rank=0, credits=window)
+    uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=window)
     requests = uplink.connect(1)
     assert next(requests).open.credits == window
     for _ in range(window):
@@ -95,11 +96,11 @@ def test_credits_are_given_back_half_a_window_at_a_time(window):
 @pytest.mark.parametrize("wrong", [0, -1, 1025])
 def test_impossible_credits_are_refused(wrong):
     with pytest.raises(InvalidRequestError, match=f"credits = {wrong}"):
-        Uplink(run="r", attempt=1, world_rank=0, dp_rank=0, credits=wrong)
+        Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=wrong)
 
 
 def test_acks_are_cumulative_and_repeated_by_a_new_connection():
-    uplink = Uplink(run="r", attempt=1, world_rank=0, dp_rank=0, credits=1)
+    uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=1)
     uplink.ack(4)
     uplink.ack(3)
     requests = uplink.connect(5)

@@ -32,7 +32,7 @@ class Contender:
             take_over=take_over,
         )
         self.stream = self.client.stream(
-            RUN, self.attempt.number, world_rank=0, dp_rank=0, next_step=self.attempt.base.step + 1, credits=1
+            RUN, self.attempt, world_rank=0, dp_rank=0, next_step=self.attempt.base.step + 1, credits=1
         )
 
     def train(self, steps: int) -> None:
@@ -48,7 +48,7 @@ class Contender:
 
     def save(self) -> None:
         self.saved, self.saved_end = list(self.rows), self.end
-        self.client.commit_cursor(RUN, self.attempt.number, self.end, f"checkpoint of {self.holder}")
+        self.client.commit_cursor(RUN, self.attempt, self.end, f"checkpoint of {self.holder}")
 
 
 def contend(client: DataClient, spec: RunSpec) -> list[str]:

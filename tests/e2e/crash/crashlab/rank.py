@@ -8,8 +8,7 @@ from crashlab.collective import Collective
 from crashlab.samples import rows_of
 from crashlab.trigger import Point, Trigger
 from crashlab.weights import Checkpoint, Checkpoints, Consumed
-from dataserver.client import DataClient, Step
-from dataserver.cursor import Cursor
+from dataserver.client import AttemptInfo, DataClient, Step
 from dataserver.errors import AttemptAliveError
 from dataserver.run_spec import BatchSpec, RunSpec
 
@@ -67,9 +66,14 @@ class Rank:
     def train(self) -> None:
         """Begin or join the attempt, and consume steps to the end of this life."""
         with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
-            number, base = self._join(client)
+            attempt = self._join(client)
             with client.stream(
-                RUN, number, world_rank=self.rank, dp_rank=self.dp_rank, next_step=base.step + 1, credits=1
+                RUN,
+                attempt,
+                world_rank=self.rank,
+                dp_rank=self.dp_rank,
+                next_step=attempt.base.step + 1,
+                credits=1,
             ) as stream:
                 for step in stream:
                     self._optimize(step)
@@ -77,19 +81,19 @@ class Rank:
                     self.trigger.reach(Point.AFTER_OPTIMIZER_STEP, step.number)
                     stops = step.number == self.life.stop_after
                     if stops or step.last or step.number % self.life.save_every == 0:
-                        self._save(client, number, step)
+                        self._save(client, attempt, step)
                     if stops:
                         return
 
-    def _join(self, client: DataClient) -> tuple[int, Cursor]:
+    def _join(self, client: DataClient) -> AttemptInfo:
         """Rank 0 chooses the checkpoint and begins; the others hear of it."""
         mine = self._begin(client) if self.rank == 0 else None
-        number, base, resumed_from = self.collective.all_gather(mine)[0]
+        attempt, resumed_from = self.collective.all_gather(mine)[0]
         if resumed_from is not None:
             self.consumed = self.checkpoints.load(resumed_from).shard(self.rank, self.life.world_size)
-        return number, base
+        return attempt
 
-    def _begin(self, client: DataClient) -> tuple[int, Cursor, int | None]:
+    def _begin(self, client: DataClient) -> tuple[AttemptInfo, int | None]:
         life = self.life
         checkpoint = self._chosen()
         client.create_run(RUN, self.place.spec)
@@ -112,7 +116,7 @@ class Rank:
                     raise
                 time.sleep(LEASE_POLL_S)
             else:
-                return attempt.number, attempt.base, checkpoint.cursor.step if checkpoint else None
+                return attempt, checkpoint.cursor.step if checkpoint else None
 
     def _chosen(self) -> Checkpoint | None:
         if self.life.resume_from is not None:
@@ -134,12 +138,12 @@ class Rank:
         if self.rank == eldest:
             self.consumed += [Consumed(step.number, row) for row in rows]
 
-    def _save(self, client: DataClient, attempt: int, step: Step) -> None:
-        self.checkpoints.write_shard(attempt, step.number, self.rank, self.consumed)
+    def _save(self, client: DataClient, attempt: AttemptInfo, step: Step) -> None:
+        self.checkpoints.write_shard(attempt.number, step.number, self.rank, self.consumed)
         self.collective.barrier()
         if self.rank == 0:
             self.trigger.reach(Point.INSIDE_CHECKPOINT, step.number)
-            path = self.checkpoints.publish(attempt, step.end)
+            path = self.checkpoints.publish(attempt.number, step.end)
             self.trigger.reach(Point.BEFORE_COMMIT, step.number)
             client.commit_cursor(RUN, attempt, step.end, str(path))
             self.trigger.reach(Point.AFTER_COMMIT, step.number)

@@ -10,7 +10,7 @@ import uvloop
 from crashlab.trigger import Point, Trigger
 from dataserver.config import ServerConfig
 from dataserver.cursor import Cursor
-from dataserver.ledger.interface import Attempt, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.interface import Attempt, AttemptKey, Ledger, Progress, ProposedSeal, Run, Seal
 from dataserver.server import app
 
 
@@ -37,19 +37,19 @@ class CrashingLedger:
         self._trigger.reach(Point.OPEN_NOT_ANSWERED, next_step)
         return run
 
-    def record_acks(self, run_uid: str, attempt: int, acks: Mapping[int, int]) -> Progress:
+    def record_acks(self, run_uid: str, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
         self._trigger.reach(Point.ACKS_NOT_WRITTEN, max(acks.values()))
         progress = self._ledger.record_acks(run_uid, attempt, acks)
         self._trigger.reach(Point.ACKS_NOT_ANSWERED, max(acks.values()))
         return progress
 
-    def seal(self, run_uid: str, attempt: int, proposed: ProposedSeal) -> Seal:
+    def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:
         self._trigger.reach(Point.BEFORE_SEAL, proposed.step)
         seal = self._ledger.seal(run_uid, attempt, proposed)
         self._trigger.reach(Point.AFTER_SEAL, proposed.step)
         return seal
 
-    def commit_cursor(self, name: str, attempt: int, cursor: Cursor, checkpoint_uri: str) -> Run:
+    def commit_cursor(self, name: str, attempt: AttemptKey, cursor: Cursor, checkpoint_uri: str) -> Run:
         self._trigger.reach(Point.COMMIT_NOT_WRITTEN, cursor.step)
         run = self._ledger.commit_cursor(name, attempt, cursor, checkpoint_uri)
         self._trigger.reach(Point.COMMIT_NOT_ANSWERED, cursor.step)

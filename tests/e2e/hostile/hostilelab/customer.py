@@ -21,7 +21,7 @@ def consume_an_epoch(endpoint: str, rows: int) -> list[int]:
     with DataClient(endpoint, patience_s=10.0) as client:
         client.create_run(name, spec)
         attempt = client.begin_attempt(name, resume=False, world_size=1, dp_world_size=1, holder=name)
-        with client.stream(name, attempt.number, world_rank=0, dp_rank=0, next_step=1) as stream:
+        with client.stream(name, attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 for micro_batch in step:
                     received += rows_of(micro_batch)

@@ -8,6 +8,7 @@ from dataserver.v1 import (
     batch_service_pb2,
     cursor_pb2,
     cursor_service_pb2,
+    run_pb2,
     run_service_pb2,
     run_spec_pb2,
     store_service_pb2,
@@ -82,10 +83,10 @@ def begin(run: str, **fields: object) -> run_service_pb2.BeginAttemptRequest:
     return run_service_pb2.BeginAttemptRequest(run=run, **defaults | fields)
 
 
-def open_of(run: str, attempt: int, **fields: int) -> batch_service_pb2.StreamMicroBatchesRequest:
-    defaults = {"world_rank": 0, "dp_rank": 0, "next_step": 1, "credits": 4}
+def open_of(run: str, begun: run_pb2.Attempt, **fields: int) -> batch_service_pb2.StreamMicroBatchesRequest:
+    defaults = {"attempt": begun.number, "world_rank": 0, "dp_rank": 0, "next_step": 1, "credits": 4}
     return batch_service_pb2.StreamMicroBatchesRequest(
-        open=batch_service_pb2.Open(run=run, attempt=attempt, **defaults | fields)
+        open=batch_service_pb2.Open(run=run, attempt_id=begun.attempt_id, **defaults | fields)
     )
 
 
@@ -97,7 +98,7 @@ def credit(micro_batches: int) -> batch_service_pb2.StreamMicroBatchesRequest:
     return batch_service_pb2.StreamMicroBatchesRequest(credit=batch_service_pb2.Credit(micro_batches=micro_batches))
 
 
-def valid_requests(run: str, attempt: int, fingerprint: str) -> dict[str, list[Message]]:
+def valid_requests(run: str, attempt: run_pb2.Attempt, fingerprint: str) -> dict[str, list[Message]]:
     """By request type, requests that the server takes, for a run of that name with `attempt` under way."""
     cursor = cursor_pb2.Cursor(order_fingerprint=fingerprint)
     deal = cursor_pb2.Deal(
@@ -113,7 +114,13 @@ def valid_requests(run: str, attempt: int, fingerprint: str) -> dict[str, list[M
         "GetCursorRequest": [cursor_service_pb2.GetCursorRequest(run=run, version=0)],
         "ListCursorsRequest": [cursor_service_pb2.ListCursorsRequest(run=run, page_size=5)],
         "CommitCursorRequest": [
-            cursor_service_pb2.CommitCursorRequest(run=run, attempt=attempt, cursor=cursor, checkpoint_uri="file:///c")
+            cursor_service_pb2.CommitCursorRequest(
+                run=run,
+                attempt=attempt.number,
+                attempt_id=attempt.attempt_id,
+                cursor=cursor,
+                checkpoint_uri="file:///c",
+            )
         ],
         "RewindRunRequest": [cursor_service_pb2.RewindRunRequest(run=run, version=0)],
         "DescribeStepRequest": [cursor_service_pb2.DescribeStepRequest(run=run, step=1, dp_world_size=2, dp_rank=1)],

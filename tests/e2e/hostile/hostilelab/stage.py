@@ -18,14 +18,14 @@ class Stage:
 
     run: str
     fingerprint: str
-    attempt: int
+    attempt: run_pb2.Attempt
 
 
 def set_stage(wire: Wire, world_size: int = 1) -> Stage:
     """Create a run and begin an attempt of `world_size` ranks."""
     run = create(wire, f"stage-{next(_numbers)}")
     attempt = begin_attempt(wire, begin(run.name, world_size=world_size, dp_world_size=world_size))
-    return Stage(run=run.name, fingerprint=run.order_fingerprint, attempt=attempt.number)
+    return Stage(run=run.name, fingerprint=run.order_fingerprint, attempt=attempt)
 
 
 def create(wire: Wire, name: str) -> run_pb2.Run:

@@ -68,8 +68,10 @@ def forward_backward(real: Any, job: Any, step: Any) -> Any:
 
 def update(real: Any, job: Any, step: Any, lr: float) -> float:
     norm: float = real(job, step, lr)
-    with (BOOKS / f"attempt-{job.attempt}-rank-{RANK}.jsonl").open("a") as book:
-        book.write(json.dumps({"attempt": job.attempt, "step": step.number, "rows": job_rows[step.number]}) + "\n")
+    with (BOOKS / f"attempt-{job.attempt.number}-rank-{RANK}.jsonl").open("a") as book:
+        book.write(
+            json.dumps({"attempt": job.attempt.number, "step": step.number, "rows": job_rows[step.number]}) + "\n"
+        )
     reach("before_ack", step.number)
     return norm
 
@@ -82,7 +84,7 @@ def save(real: Any, checkpoints: Any, record: Any, *rest: Any) -> Any:
     return real(checkpoints, record, *rest)
 
 
-def commit(real: Any, feed: Any, *, attempt: int, cursor: Any, uri: str) -> None:
+def commit(real: Any, feed: Any, *, attempt: Any, cursor: Any, uri: str) -> None:
     reach("before_commit", cursor.step)
     real(feed, attempt=attempt, cursor=cursor, uri=uri)
     reach("after_commit", cursor.step)

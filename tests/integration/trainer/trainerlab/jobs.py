@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dataserver.client import AttemptInfo
 from dataserver.cursor import Cursor
+from dataserver.testing import attempt_info
 from trainer.checkpoint import Checkpoints, Lineage
 from trainer.config import TrainerConfig
 from trainer.config_file import parse_config
@@ -76,15 +78,17 @@ class MemoryFeed:
         assert vocab_size == VOCABULARY
         return self.lineage
 
-    def begin(self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool) -> int:
+    def begin(
+        self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
+    ) -> AttemptInfo:
         self.begun.append(resume)
-        return self.lineage.attempt + 1
+        return attempt_info(self.lineage.attempt + 1, base=resume)
 
-    def open(self, *, attempt: int, world_rank: int, dp_rank: int, next_step: int) -> MemorySource:
+    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> MemorySource:
         return MemorySource([ranks[dp_rank] for ranks in self._steps[next_step - 1 :]])
 
-    def commit(self, *, attempt: int, cursor: Cursor, uri: str) -> None:
-        self.commits.append((attempt, cursor.step, uri))
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
+        self.commits.append((attempt.number, cursor.step, uri))
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -103,5 +107,5 @@ def open_job(config: TrainerConfig, world: World) -> Any:
         model=model,
         optimizer=optimizer,
         run_uid="uid",
-        attempt=1,
+        attempt=attempt_info(),
     )
