@@ -11,6 +11,8 @@ from hostilelab.stage import Stage, set_stage
 from hostilelab.victim import POOL_THREADS, VictimServer
 from hostilelab.wire import STREAM, Status, Wire
 
+from dataserver.v1 import run_pb2
+
 MUTATIONS = 10_000
 MUTATIONS_OF_THE_SHORT_TEST = 1_000
 THREADS = 2
@@ -23,7 +25,7 @@ FAILURES = frozenset({"INTERNAL", "UNKNOWN", "UNAVAILABLE", "DEADLINE_EXCEEDED",
 
 
 def test_each_method_has_a_valid_request_to_mutate(wire: Wire):
-    requests = valid_requests("run", 1, "fingerprint")
+    requests = valid_requests("run", run_pb2.Attempt(number=1, attempt_id="of a test"), "fingerprint")
     assert set(requests) == {method.request for method in all_methods()}
 
 
