@@ -233,13 +233,9 @@ def _choose(config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume:
 def _begin(
     config: TrainerConfig, world: World, feed: Feed, checkpoints: Checkpoints, start: Start, *, take_over: bool
 ) -> AttemptInfo:
-    attempt = feed.begin(
-        resume=None if start.checkpoint is None else start.checkpoint.record.cursor,
-        world_size=world.size,
-        dp_world_size=world.size,
-        holder=world.holder,
-        take_over=take_over,
-    )
+    cursor = None if start.checkpoint is None else start.checkpoint.record.cursor
+    size = world.size
+    attempt = feed.begin(resume=cursor, world_size=size, dp_world_size=size, holder=world.holder, take_over=take_over)
     checkpoints.sweep(attempt.number)
     store_config(config, attempt.number)
     return attempt

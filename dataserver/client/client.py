@@ -69,8 +69,7 @@ class DataClient:
     def create_run(self, name: str, spec: RunSpec) -> runs.RunInfo:
         """Create a run, or find the run of that name with the same order.
 
-        Another order under the name raises `RunConflictError` with the fields that differ. Another batch spec
-        becomes the run's: attempts to come have it unless they bring their own. Event `batch_changed`.
+        Another order raises `RunConflictError` with the fields that differ; another batch spec becomes the run's.
         """
         request = runs_pb2.CreateRunRequest(name=name, spec=run_spec_to_proto(spec))
         return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
@@ -140,18 +139,11 @@ class DataClient:
         return [runs.event_from_proto(event) for answer in answers for event in answer.events]
 
     def delete_run(self, run: str) -> None:
-        """Delete the run and its ledger. Raises `AttemptAliveError` while an attempt is alive.
-
-        A lost answer raises `UnavailableError` or `WaitExpiredError`, and the call is not repeated: by then the name
-        may be another run's.
-        """
+        """Delete the run. Raises `AttemptAliveError` while an attempt is alive. Sent once, as `rewind_run` is."""
         self._find(run)
-        self._calls.unrepeated(
-            "RunService/DeleteRun",
-            runs_pb2.DeleteRunRequest(run=run),
-            runs_pb2.DeleteRunResponse,
-            look=f"run {run!r} may be deleted: `dataserver run show {run}` tells",
-        )
+        request = runs_pb2.DeleteRunRequest(run=run)
+        look = f"run {run!r} may be deleted: `dataserver run show {run}` tells"
+        self._calls.unrepeated("RunService/DeleteRun", request, runs_pb2.DeleteRunResponse, look=look)
 
     # Cursors
 
@@ -169,29 +161,18 @@ class DataClient:
 
     def commit_cursor(self, run: str, attempt: runs.AttemptInfo, cursor: Cursor, checkpoint_uri: str) -> Cursor:
         """Say that a checkpoint holds everything up to `cursor`; returns the committed cursor."""
-        request = cursors_pb2.CommitCursorRequest(
-            run=run,
-            attempt=attempt.number,
-            attempt_id=attempt.attempt_id,
-            cursor=cursor_to_proto(cursor),
-            checkpoint_uri=checkpoint_uri,
-        )
+        request = cursors_pb2.CommitCursorRequest(run=run, attempt=attempt.number, attempt_id=attempt.attempt_id)
+        request.cursor.CopyFrom(cursor_to_proto(cursor))
+        request.checkpoint_uri = checkpoint_uri
         answer = self._calls.unary("CursorService/CommitCursor", request, cursors_pb2.CommitCursorResponse)
         return cursor_from_proto(answer.committed)
 
     def rewind_run(self, run: str, version: int) -> runs.RewindInfo:
-        """Go back to `version` and fence all attempts so far.
-
-        A lost answer raises `UnavailableError` or `WaitExpiredError`, and the call is not repeated: it would fence
-        an attempt that began meanwhile.
-        """
+        """Go back to `version` and fence all attempts so far. Not repeated when its answer is lost, which raises."""
         self._find(run)
-        answer = self._calls.unrepeated(
-            "CursorService/RewindRun",
-            cursors_pb2.RewindRunRequest(run=run, version=version),
-            cursors_pb2.RewindRunResponse,
-            look=f"run {run!r} may be rewound to version {version}: `dataserver run show {run}` tells",
-        )
+        request = cursors_pb2.RewindRunRequest(run=run, version=version)
+        look = f"run {run!r} may be rewound to version {version}: `dataserver run show {run}` tells"
+        answer = self._calls.unrepeated("CursorService/RewindRun", request, cursors_pb2.RewindRunResponse, look=look)
         return runs.RewindInfo(committed=cursor_from_proto(answer.committed), fenced_attempt=answer.fenced_attempt)
 
     def describe_step(

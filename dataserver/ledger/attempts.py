@@ -7,6 +7,7 @@ from dataserver.ledger import arguments, commits, runs, schema, seals
 from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import BeginRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import branches
 
 
 def begin(connection: Connection, run: RunRow, request: BeginRequest, now: float, lease_s: float) -> Attempt:
@@ -90,7 +91,7 @@ def _record_move(connection: Connection, run: RunRow, request: BeginRequest, att
 def _move(connection: Connection, run: RunRow, base: Cursor, *, number: int, now: float) -> str:
     """Make `base` the committed cursor and the head; forget what does not lead to it, and say what that was."""
     known = commits.known_cursor(connection, run, base.step)
-    steps = attempt_rules.dropped_steps(base, None if known is None else known[0])
+    steps = branches.dropped_steps(base, None if known is None else known[0])
     dropped_seals = seals.drop(connection, run, steps)
     dropped_commits = commits.drop(connection, run, steps)
     for table in (schema.ranks, schema.streams):

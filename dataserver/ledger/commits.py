@@ -7,6 +7,7 @@ from dataserver.ledger import runs, schema, seals
 from dataserver.ledger.interface import Attempt, Commit
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import branches
 from dataserver.ledger.rules import steps as step_rules
 
 # How many known versions of each kind a refusal looks at on either side.
@@ -91,7 +92,7 @@ def list_commits(connection: Connection, run: RunRow, limit: int, after_step: in
     ]
 
 
-def drop(connection: Connection, run: RunRow, steps: attempt_rules.Dropped) -> list[int]:
+def drop(connection: Connection, run: RunRow, steps: branches.Dropped) -> list[int]:
     """Forget the commits of `steps`; returns which there were."""
     commits = schema.commits
     ours = (commits.c.run_uid == run.uid, (commits.c.step > steps.after) | (commits.c.step <= steps.up_to))

@@ -7,6 +7,7 @@ from dataserver.ledger import runs, schema
 from dataserver.ledger.interface import AttemptKey, ProposedSeal, Seal
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import branches
 from dataserver.ledger.rules import steps as step_rules
 
 
@@ -53,7 +54,7 @@ def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     )
 
 
-def drop(connection: Connection, run: RunRow, steps: attempt_rules.Dropped) -> list[int]:
+def drop(connection: Connection, run: RunRow, steps: branches.Dropped) -> list[int]:
     """Forget the seals of `steps`; returns which there were."""
     seals = schema.seals
     ours = (seals.c.run_uid == run.uid, (seals.c.step > steps.after) | (seals.c.step <= steps.up_to))

@@ -15,6 +15,7 @@ from sqlalchemy import delete, select, update
 from dataserver.errors import UnavailableError
 from dataserver.ledger import attempts, runs, schema, seals, streams
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import branches
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.planning.plan import Plan
 from ledgermodel import planning
@@ -240,14 +241,14 @@ VARIANTS = (
     Variant(
         rule=4,
         name="seals after the base survive",
-        change=_without(attempt_rules, "last_surviving_step", 10**9),
+        change=_without(branches, "last_surviving_step", 10**9),
         scenario=RESHAPED,
         fault=STUCK,
     ),
     Variant(
         rule=4,
         name="steps before an unknown base survive",
-        change=_without(attempt_rules, "proven", instead=True),
+        change=_without(branches, "proven", instead=True),
         scenario=BRANCHES,
         fault="went through step 1 at position 2, the ledger says position 1",
     ),
