@@ -75,8 +75,8 @@ class MemoryFeed:
 
         return Source()
 
-    def commit(self, **_: Any) -> None:
-        pass
+    def commit(self, **_: Any) -> bool:
+        return True
 
     def close(self) -> None:
         pass

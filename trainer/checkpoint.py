@@ -132,7 +132,7 @@ class Checkpoints:
         discard(path)
         temporary.rename(path)
         _flush_directory(self.directory)
-        return path
+        return path.absolute()
 
     def prune(self, run_uid: str) -> list[Path]:
         """Remove the run's checkpoints that no rule keeps; returns them. The newest is always kept."""

@@ -21,7 +21,7 @@ from dataserver.wire.micro_batch import MicroBatch
 from trainer.checkpoint import Lineage
 from trainer.config import DataConfig, RunConfig
 
-# A commit that cannot be delivered is harmless, so a rank does not keep the others waiting for it.
+# A commit that cannot be delivered is harmless, as the checkpoint wins over the ledger: nobody is kept waiting for it.
 COMMIT_PATIENCE_S = 5.0
 
 log = logging.getLogger(__name__)
@@ -101,8 +101,11 @@ class Feed(Protocol):
     def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepSource:
         """Open this rank's stream."""
 
-    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
-        """Say that a checkpoint is complete. A commit that does not arrive is logged and made up for by the next."""
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
+        """Say that a checkpoint is complete; returns whether that arrived.
+
+        Until it does, older checkpoints stay: another trainer may have begun from one of them.
+        """
 
     def close(self) -> None:
         """Let go. Idempotent."""
@@ -175,12 +178,18 @@ class ServerFeed:
             credits=self._config.credits,
         )
 
-    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
         """Tell the ledger, unless the server is away."""
         try:
             self._committer.commit_cursor(self._run.name, attempt, cursor, uri)
         except (UnavailableError, WaitExpiredError) as error:
-            log.warning("the commit of step %d did not arrive and the next will do: %s", cursor.step, error)
+            log.warning(
+                "the commit of step %d did not arrive; its checkpoint is complete, and older ones are kept: %s",
+                cursor.step,
+                error,
+            )
+            return False
+        return True
 
     def close(self) -> None:
         """Close streams and connections."""

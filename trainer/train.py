@@ -193,8 +193,7 @@ class Job:
             config=self.config.model_dump(mode="json"),
         )
         path = save_checkpoint(self.checkpoints, record, self.model, self.optimizer, self.world)
-        if path is not None:
-            self.feed.commit(attempt=self.attempt, cursor=step.end, uri=path.absolute().as_uri())
+        if path is not None and self.feed.commit(attempt=self.attempt, cursor=step.end, uri=path.as_uri()):
             self.checkpoints.prune(self.run_uid)
         return path
 

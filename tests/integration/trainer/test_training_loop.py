@@ -143,6 +143,13 @@ def test_a_gradient_that_is_not_a_number_changes_no_weight(tmp_path: Path) -> No
         assert same
 
 
+def test_checkpoints_stay_until_a_newer_one_is_known_to_the_ledger(tmp_path: Path) -> None:
+    config = job_config(tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "every_steps": 1, "keep_last": 1})
+    on_ranks(1, train_and_tell, config, MemoryFeed(steps(3, ranks=1), commits_arrive=False))
+    kept = [checkpoint.record.step for checkpoint in Checkpoints(config.checkpoint.dir).complete()]
+    assert kept == [1, 2, 3]
+
+
 def export_and_compare(world: World, config: TrainerConfig, feed: MemoryFeed, model_type: str) -> tuple[float, str]:
     """Largest difference of logits between the trained model and what transformers loads from the export."""
     import torch

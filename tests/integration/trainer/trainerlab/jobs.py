@@ -68,8 +68,11 @@ class MemorySource:
 class MemoryFeed:
     """Plays back steps, `steps[i][r]` being step i + 1 of rank r, and remembers what it was told."""
 
-    def __init__(self, steps: Sequence[Sequence[MemoryStep]], *, lineage: Lineage | None = None) -> None:
+    def __init__(
+        self, steps: Sequence[Sequence[MemoryStep]], *, lineage: Lineage | None = None, commits_arrive: bool = True
+    ) -> None:
         self._steps = steps
+        self._commits_arrive = commits_arrive
         self.lineage = lineage or Lineage(run=RUN, run_uid="uid", order_fingerprint=FINGERPRINT, attempt=0, base_step=0)
         self.begun: list[Cursor | None] = []
         self.commits: list[tuple[int, int, str]] = []
@@ -87,8 +90,9 @@ class MemoryFeed:
     def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> MemorySource:
         return MemorySource([ranks[dp_rank] for ranks in self._steps[next_step - 1 :]])
 
-    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> None:
+    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
         self.commits.append((attempt.number, cursor.step, uri))
+        return self._commits_arrive
 
     def close(self) -> None:
         """Nothing to let go of."""
