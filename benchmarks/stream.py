@@ -29,9 +29,10 @@ from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
 from dataserver.stores import open_store
 from dataserver.testing import write_store
 
-SAMPLES, RUNS, SEED = 60_000, 5, 3
+SAMPLES, RUNS, SEED = 120_000, 5, 3
 SHAPES = {"chat": (330, 1.0, 4096), "reasoning": (5000, 0.85, 32768)}
 CAPACITIES = (2**15, 2**19)
+STEP_TOKENS = 2**23
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -56,10 +57,9 @@ def draw_lengths(median, sigma, longest):
 
 
 def compare(shape, capacity, longest, path, endpoint, process):
-    step_tokens = 8 * capacity
     spec = RunSpec(
         order=OrderSpec(sources=(Source(store="bench"),), max_length=longest, seed=SEED),
-        batch=BatchSpec(step_tokens=step_tokens, micro_batch_tokens=max(capacity, longest), max_epochs=1),
+        batch=BatchSpec(step_tokens=STEP_TOKENS, micro_batch_tokens=max(capacity, longest), max_epochs=1),
     )
     rates = {"tcp": [], "tcp+work": [], "stream": []}
     server_cpu, client_cpu = [], []
