@@ -16,7 +16,8 @@ from pathlib import Path
 from grpc_tools import protoc
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-GENERATED = "*_pb2*.py*"
+# What protoc writes. Python's own __pycache__/*_pb2.*.pyc beside it are none of it.
+GENERATED_SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 
 
 def generate(protos: Path, out: Path) -> None:
@@ -49,8 +50,9 @@ def stale_files(protos: Path, tree: Path) -> list[str]:
 
 def generated_files(tree: Path, package: str = "") -> Iterator[tuple[str, bytes]]:
     """Each generated file under `tree`/`package`: its path relative to `tree`, and its bytes."""
-    for path in sorted((tree / package).rglob(GENERATED)):
-        yield path.relative_to(tree).as_posix(), path.read_bytes()
+    for path in sorted((tree / package).rglob("*_pb2*")):
+        if path.name.endswith(GENERATED_SUFFIXES):
+            yield path.relative_to(tree).as_posix(), path.read_bytes()
 
 
 def main() -> int:

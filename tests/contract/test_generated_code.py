@@ -1,6 +1,7 @@
 """The Python code of the contract in the tree is what protos/ give today."""
 
 import importlib.util
+import py_compile
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,12 @@ def test_code_whose_proto_is_gone_or_was_never_generated_is_caught(generator: Mo
         "dataserver/v1/error_pb2.py",
         "dataserver/v1/leftover_pb2.py",
     ]
+
+
+def test_bytecode_that_python_keeps_beside_the_code_is_not_stale(generator: ModuleType, tree: Path) -> None:
+    py_compile.compile(str(tree / "dataserver" / "v1" / "cursor_pb2.py"), doraise=True)
+    assert list(tree.rglob("cursor_pb2.*.pyc"))
+    assert generator.stale_files(tree / "protos", tree) == []
 
 
 def test_a_proto_that_does_not_compile_stops_the_generator(generator: ModuleType, tree: Path) -> None:
