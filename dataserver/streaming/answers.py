@@ -5,12 +5,13 @@ from dataserver.ledger.interface import Seal
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
+from dataserver.wire.responses import encode_response
 
 
 def encode_opened(base: Cursor, server_id: str) -> bytes:
     """The open was accepted, by an attempt that began at `base`."""
     opened = pb.Opened(base=cursor_to_proto(base), server_id=server_id)
-    return pb.StreamMicroBatchesResponse(opened=opened).SerializeToString()
+    return encode_response(pb.StreamMicroBatchesResponse(opened=opened))
 
 
 def encode_step_begun(seal: Seal, plan: Plan) -> bytes:
@@ -26,10 +27,10 @@ def encode_step_begun(seal: Seal, plan: Plan) -> bytes:
         token_count=plan.token_count,
         sample_count=len(plan.samples),
     )
-    return pb.StreamMicroBatchesResponse(step_begun=begun).SerializeToString()
+    return encode_response(pb.StreamMicroBatchesResponse(step_begun=begun))
 
 
 def encode_end_of_run(seal: Seal, end: EndOfRun) -> bytes:
     """No step follows."""
     ended = pb.EndOfRun(end=cursor_to_proto(seal.end), reason=end.reason)
-    return pb.StreamMicroBatchesResponse(end_of_run=ended).SerializeToString()
+    return encode_response(pb.StreamMicroBatchesResponse(end_of_run=ended))

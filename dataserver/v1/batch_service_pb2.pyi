@@ -48,16 +48,18 @@ class Credit(_message.Message):
     def __init__(self, micro_batches: _Optional[int] = ...) -> None: ...
 
 class StreamMicroBatchesResponse(_message.Message):
-    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run")
+    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "checksum")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STEP_BEGUN_FIELD_NUMBER: _ClassVar[int]
     MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
     END_OF_RUN_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     opened: Opened
     step_begun: StepBegun
     micro_batch: MicroBatch
     end_of_run: EndOfRun
-    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ...) -> None: ...
+    checksum: int
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("base", "server_id")

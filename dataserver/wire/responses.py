@@ -1,7 +1,14 @@
-"""What a stream carries from the server to a rank, as values."""
+"""What a stream carries from the server to a rank, as values.
+
+A micro-batch brings its own checksum. Every other message ends with one of all that stands before it:
+
+    fields (by protobuf) | checksum tag, 8 bytes little-endian
+"""
 
 from dataclasses import dataclass
+from typing import Final
 
+import xxhash
 from google.protobuf.message import DecodeError
 
 from dataserver.cursor import Cursor
@@ -44,6 +51,16 @@ class RunEnded:
 
 Response = Opened | StepBegun | MicroBatch | RunEnded
 
+# Field number << 3 | wire type; 1 is 64 bits.
+_CHECKSUM: Final = bytes([15 << 3 | 1])
+_CHECKSUM_FIELD_BYTES: Final = len(_CHECKSUM) + 8
+
+
+def encode_response(message: batch_service_pb2.StreamMicroBatchesResponse) -> bytes:
+    """Write a response that is no micro-batch, its checksum last."""
+    content = message.SerializeToString()
+    return content + _checksum_field(content)
+
 
 def decode_response(data: bytes) -> Response:
     """Read one `StreamMicroBatchesResponse`; a micro-batch's arrays are views of `data`.
@@ -52,6 +69,8 @@ def decode_response(data: bytes) -> Response:
     """
     if is_micro_batch(data):
         return decode_micro_batch(data)
+    if data[-_CHECKSUM_FIELD_BYTES:] != _checksum_field(data[:-_CHECKSUM_FIELD_BYTES]):
+        raise ChecksumMismatchError(f"the server's message of {len(data)} bytes arrived damaged, or without a checksum")
     try:
         message = batch_service_pb2.StreamMicroBatchesResponse.FromString(data)
     except DecodeError as error:
@@ -60,6 +79,10 @@ def decode_response(data: bytes) -> Response:
         return _decode_rare(message)
     except InvalidRequestError as error:
         raise ChecksumMismatchError(f"the server sent an impossible message: {error}") from error
+
+
+def _checksum_field(content: bytes) -> bytes:
+    return _CHECKSUM + xxhash.xxh3_64_intdigest(content).to_bytes(8, "little")
 
 
 def _decode_rare(message: batch_service_pb2.StreamMicroBatchesResponse) -> Opened | StepBegun | RunEnded:

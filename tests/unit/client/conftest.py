@@ -17,6 +17,7 @@ from dataserver.errors import DataServerError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
 from dataserver.wire.micro_batch import encode_micro_batch
+from dataserver.wire.responses import encode_response
 from dataserver.wire.status import status_of
 
 FINGERPRINT = "f" * 32
@@ -53,7 +54,7 @@ class Connection:
     @staticmethod
     def opened() -> bytes:
         message = pb.Opened(base=cursor_to_proto(cursor(0)), server_id="scripted")
-        return pb.StreamMicroBatchesResponse(opened=message).SerializeToString()
+        return encode_response(pb.StreamMicroBatchesResponse(opened=message))
 
     @staticmethod
     def step_begun(step: int, rounds: int, *, last: bool = False, digest: str = "d") -> bytes:
@@ -67,7 +68,7 @@ class Connection:
             token_count=5 * rounds,
             sample_count=rounds,
         )
-        return pb.StreamMicroBatchesResponse(step_begun=message).SerializeToString()
+        return encode_response(pb.StreamMicroBatchesResponse(step_begun=message))
 
     @staticmethod
     def micro_batch(step: int, round_index: int) -> bytes:
@@ -84,7 +85,7 @@ class Connection:
     @staticmethod
     def end_of_run(step: int) -> bytes:
         message = pb.EndOfRun(end=cursor_to_proto(cursor(step)), reason="max_steps")
-        return pb.StreamMicroBatchesResponse(end_of_run=message).SerializeToString()
+        return encode_response(pb.StreamMicroBatchesResponse(end_of_run=message))
 
     def whole_step(self, step: int, rounds: int, *, last: bool = False) -> Iterator[bytes]:
         yield self.step_begun(step, rounds, last=last)

@@ -14,7 +14,7 @@ from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
 from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, encode_micro_batch
-from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response
+from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response, encode_response
 
 
 @st.composite
@@ -137,16 +137,44 @@ def test_cursors_ride_along_unchanged():
         step=5, rounds=2, end=cursor_to_proto(cursor), plan_digest="d", sync_weights=True, last=True,
         target_count=10, token_count=20, sample_count=3,
     )  # fmt: skip
-    decoded = decode_response(pb.StreamMicroBatchesResponse(step_begun=begun).SerializeToString())
+    decoded = decode_response(encode_response(pb.StreamMicroBatchesResponse(step_begun=begun)))
     assert decoded == StepBegun(
         step=5, rounds=2, end=cursor, plan_digest="d", sync_weights=True, last=True,
         target_count=10, token_count=20, sample_count=3,
     )  # fmt: skip
     opened = pb.Opened(base=cursor_to_proto(cursor), server_id="a")
-    assert decode_response(pb.StreamMicroBatchesResponse(opened=opened).SerializeToString()) == Opened(
+    assert decode_response(encode_response(pb.StreamMicroBatchesResponse(opened=opened))) == Opened(
         base=cursor, server_id="a"
     )
     ended = pb.EndOfRun(end=cursor_to_proto(cursor), reason="max_steps")
-    assert decode_response(pb.StreamMicroBatchesResponse(end_of_run=ended).SerializeToString()) == RunEnded(
+    assert decode_response(encode_response(pb.StreamMicroBatchesResponse(end_of_run=ended))) == RunEnded(
         end=cursor, reason="max_steps"
     )
+
+
+@pytest.mark.parametrize("kind", ["opened", "step_begun", "end_of_run"])
+def test_every_single_flipped_bit_of_a_message_without_tokens_is_noticed(kind):
+    place = cursor_to_proto(Cursor(order_fingerprint="f", step=5, epoch=2, position=9))
+    response = {
+        "opened": pb.StreamMicroBatchesResponse(opened=pb.Opened(base=place, server_id="a")),
+        "step_begun": pb.StreamMicroBatchesResponse(
+            step_begun=pb.StepBegun(step=5, rounds=2, end=place, plan_digest="d", target_count=10, token_count=20)
+        ),
+        "end_of_run": pb.StreamMicroBatchesResponse(end_of_run=pb.EndOfRun(end=place, reason="max_steps")),
+    }[kind]
+    whole = encode_response(response)
+    decode_response(whole)
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ChecksumMismatchError):
+            decode_response(bytes(damaged))
+
+
+def test_the_checksum_is_a_field_of_the_contract_and_must_be_there():
+    response = pb.StreamMicroBatchesResponse(opened=pb.Opened(base=cursor_to_proto(Cursor(order_fingerprint="f"))))
+    content, whole = response.SerializeToString(), encode_response(response)
+    response.checksum = xxhash.xxh3_64_intdigest(content)
+    assert response.SerializeToString() == whole
+    with pytest.raises(ChecksumMismatchError, match="without a checksum"):
+        decode_response(content)
