@@ -35,7 +35,9 @@ KILL_SERVER_AT = 24
 START_S = 120
 TRAIN_S = 600
 
-# The loss must fall by this part at least over the epoch, from the first to the last five steps. It falls by a quarter.
+# The loss is compared as its mean over so many steps at each end of the epoch, because single steps jump about. It
+# must fall by this part at least. It falls by a quarter.
+ENDS = 5
 LEAST_FALL = 0.15
 
 BEGIN = time.monotonic()
@@ -73,7 +75,8 @@ class Demo:
             self.server.stop()
         return (
             f"demo: ok {proof.samples} samples once each in {lives.last} steps, over a killed rank, 2 -> 1 ranks and a "
-            f"killed server; loss {first:.2f} -> {last:.2f}; {time.monotonic() - BEGIN:.0f} s"
+            f"killed server; loss {first:.2f} -> {last:.2f} (means of the first and last {ENDS} steps); "
+            f"{time.monotonic() - BEGIN:.0f} s"
         )
 
     def start_server(self) -> None:
@@ -136,7 +139,7 @@ class Demo:
         return Lives(base=run.attempt.base.step, last=run.committed.step)
 
     def show_loss(self, lives: Lives) -> tuple[float, float]:
-        """Draw the loss; return its mean over the first and the last five steps that survived."""
+        """Draw the loss; return its mean over the first and the last `ENDS` steps that survived."""
         points = [(int(f["attempt"]), int(f["step"]), f["loss"]) for f in self.folder.figures()]
         attempts = [[(step, loss) for attempt, step, loss in points if attempt == number] for number in (1, 2)]
         notes = {
@@ -148,8 +151,8 @@ class Demo:
         survived = [loss for attempt, step, loss in points if lives.attempt_of(step) == attempt]
         if len(survived) != lives.last:
             raise DemoError(f"the trainer wrote figures of {len(survived)} surviving steps, not of {lives.last}")
-        first, last = sum(survived[:5]) / 5, sum(survived[-5:]) / 5
-        say(f"loss {first:.2f} {sparkline(survived)} {last:.2f}  (picture: {self.folder.picture})")
+        first, last = sum(survived[:ENDS]) / ENDS, sum(survived[-ENDS:]) / ENDS
+        say(f"loss {survived[0]:.2f} {sparkline(survived)} {survived[-1]:.2f}  (picture: {self.folder.picture})")
         if last > first * (1 - LEAST_FALL):
             raise DemoError(f"the loss went from {first:.2f} to {last:.2f}: that is no learning")
         return first, last

@@ -23,10 +23,16 @@ def draw_loss(path: Path, attempts: list[list[tuple[int, float]]], notes: dict[i
     figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for number, points in enumerate(attempts, start=1):
         axes.plot(*zip(*points, strict=True), marker=".", label=f"attempt {number}")
-    for step, note in notes.items():
+    # The curve falls, so the upper right is free; one line of text for each note, the latest on top.
+    for line, step in enumerate(sorted(notes, reverse=True)):
         axes.axvline(step, color="grey", linestyle=":", linewidth=1)
         axes.annotate(
-            note, (step, 1), xycoords=("data", "axes fraction"), rotation=90, ha="right", va="top", fontsize=8
+            f" {notes[step]}",
+            (step, 0.97 - 0.06 * line),
+            xycoords=("data", "axes fraction"),
+            va="top",
+            fontsize=8,
+            bbox={"boxstyle": "square,pad=0.1", "color": "white"},
         )
     axes.set(xlabel="optimizer step", ylabel="loss (nats per target)", title="One epoch, two attempts")
     axes.legend(loc="lower left")
