@@ -2,14 +2,14 @@
 
     with DataClient("node1:50051,node2:50051") as client:
         client.create_run("chat", spec)
-        attempt = client.begin_attempt("chat", resume=False, world_size=1, dp_world_size=1, holder="launch-1")
+        attempt = client.begin_attempt("chat", resume=False, world_size=1, dp_world_size=1, holder=str(uuid4()))
         with client.stream("chat", attempt, world_rank=0, dp_rank=0, next_step=1) as stream:
             for step in stream:
                 for micro_batch in step:
                     train(micro_batch.tokens, micro_batch.positions, micro_batch.labels)
                 stream.ack(step)
                 save_checkpoint(step.end)
-                client.commit_cursor("chat", attempt.number, step.end, "file:///checkpoints/chat")
+                client.commit_cursor("chat", attempt, step.end, "file:///checkpoints/chat")
 
 `client`: all calls. `stream`, `step`: what the training loop holds. Behind them `receiver` (the
 thread that decodes), `sequence` (in order, across reconnects), `uplink` (acks and credits),

@@ -10,6 +10,7 @@ wherever the loop is killed.
 import argparse
 import json
 import os
+import sys
 import uuid
 from pathlib import Path
 
@@ -43,7 +44,13 @@ def save(checkpoint: Path, weights: np.ndarray, cursor: Cursor) -> None:
 def train(client: DataClient, run: str, spec: RunSpec, checkpoint: Path) -> None:
     """Train to the end of the run, from the checkpoint if there is one."""
     weights, cursor = load(checkpoint)
-    client.create_run(run, spec)
+    stood_at = client.create_run(run, spec).committed.step
+    if cursor is not None and cursor.step != stood_at:
+        print(
+            f"the ledger stood at step {stood_at}, {checkpoint} holds step {cursor.step} and wins: going on from it; "
+            f"if that undoes a rewind, put back the checkpoint of step {stood_at}",
+            file=sys.stderr,
+        )
     attempt = client.begin_attempt(
         run,
         resume=cursor is not None,

@@ -48,3 +48,28 @@ def test_the_plain_loop_counts_every_token_twice_in_two_epochs_though_it_and_its
     assert run.ended
     assert run.committed.step == run.consumed_step == int(output.splitlines()[-1].removeprefix("step ").split(":")[0])
     assert (run.committed.epoch, run.committed.position) == (2, 0)
+
+
+def test_the_plain_loop_says_when_its_file_undoes_a_rewind(tmp_path):
+    store = write_store(tmp_path / "chat", lengths=[5, 64, 17, 30] * 10)
+    checkpoint = tmp_path / "checkpoint.json"
+    with running_server({"chat": store}) as server, DataClient(server.endpoint) as client:
+        command = [
+            sys.executable,
+            EXAMPLE,
+            server.endpoint,
+            "--run",
+            "r",
+            "--store",
+            "chat",
+            "--checkpoint",
+            checkpoint,
+        ]
+        first = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+        last = client.get_run("r").committed.step
+        client.rewind_run("r", 0)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+        assert client.get_run("r").committed.step == last > 1
+    assert first.stderr == ""
+    assert second.stderr.count("\n") == 1
+    assert f"the ledger stood at step 0, {checkpoint} holds step {last}" in second.stderr
