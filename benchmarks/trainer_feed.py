@@ -56,7 +56,7 @@ class MemoryFeed:
         self._lineage = lineage
         self._steps = steps
 
-    def create_run(self, _vocab_size: int) -> Lineage:
+    def create_run(self, _vocab_size: int, **_: Any) -> Lineage:
         return self._lineage
 
     def begin(self, **_: Any) -> AttemptInfo:

@@ -1,15 +1,15 @@
 """Checkpoints as directories: complete or not there.
 
-    DIR/.step-00000012-attempt-3.tmp/   being written
-    DIR/step-00000012-attempt-3/        complete
+    DIR/.step-00000012-attempt-3.RUN_UID.tmp/   being written
+    DIR/step-00000012-attempt-3/                complete
         __0_0.distcp ... .metadata      weights and optimizer state, sharded
         trainer.json                    cursor, run, attempt, configuration, sizes of the files above
 
 The commit is one rename, after everything in the directory has been flushed to disk; there is
 no marker to forget. On a filesystem shared by several nodes each rank flushes what it wrote
 before it tells rank 0, and the rename is one operation of the file server (POSIX, NFS, Lustre),
-so no node ever sees half of it. The temporary name carries the attempt: a displaced trainer
-that is still writing cannot touch the files of the one that follows.
+so no node ever sees half of it. The temporary name carries run and attempt: a displaced
+trainer that is still writing cannot touch the files of the one that follows, nor one run another's.
 """
 
 import json
@@ -83,15 +83,20 @@ class Lineage:
 class Checkpoints:
     """The checkpoints of one directory."""
 
-    def __init__(self, directory: Path, *, keep_last: int = 1, keep_every: int | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._keep_last = keep_last
-        self._keep_every = keep_every
+
+    def paths(self) -> list[Path]:
+        """What is named like a complete checkpoint, in no order."""
+        return list(self.directory.glob("step-*-attempt-*"))
+
+    def unfinished(self, run_uid: str) -> list[Path]:
+        """What the run is writing, or left when it crashed."""
+        return list(self.directory.glob(f".step-*-attempt-*.{run_uid}.tmp"))
 
     def complete(self) -> list[Checkpoint]:
-        """All complete checkpoints, the newest last."""
-        found = [read_checkpoint(path) for path in self.directory.glob("step-*-attempt-*")]
-        return sorted(found, key=lambda checkpoint: (checkpoint.record.step, checkpoint.record.attempt))
+        """All complete checkpoints, the newest last; raises `CheckpointError` when one cannot be read."""
+        return sorted((read_checkpoint(path) for path in self.paths()), key=by_step)
 
     def choose(self, resume: Resume, lineage: Lineage) -> Checkpoint | None:
         """The checkpoint to go on from; None for a fresh start.
@@ -113,7 +118,7 @@ class Checkpoints:
 
     def temporary(self, record: Record) -> Path:
         """Where the ranks write a checkpoint before it is complete."""
-        return self.directory / f".{record.name}.tmp"
+        return self.directory / f".{record.name}.{record.run_uid}.tmp"
 
     def begin(self, record: Record) -> Path:
         """Make the temporary directory of a checkpoint, empty."""
@@ -123,40 +128,26 @@ class Checkpoints:
         return temporary
 
     def commit(self, temporary: Path, record: Record) -> Path:
-        """Add the record to what the ranks wrote and flushed, and make the checkpoint visible at once."""
+        """Add the record to what the ranks wrote and flushed, and make the checkpoint visible at once.
+
+        Raises `CheckpointError` when another run's checkpoint is in the way: two runs share the directory.
+        """
+        path = self.directory / record.name
+        if path.exists():
+            _check_replaceable(read_checkpoint(path), record)
         sizes = {file.name: file.stat().st_size for file in temporary.iterdir()}
         _write_flushed(temporary / RECORD_FILE, _to_json(record, sizes))
         _flush_directory(temporary)
-        path = self.directory / record.name
         # Only a ledger restored from an older copy issues an attempt number twice.
         discard(path)
         temporary.rename(path)
         _flush_directory(self.directory)
         return path.absolute()
 
-    def prune(self, run_uid: str) -> list[Path]:
-        """Remove the run's checkpoints that no rule keeps; returns them. The newest is always kept."""
-        ours = [checkpoint for checkpoint in self.complete() if checkpoint.record.run_uid == run_uid]
-        by_age = sorted(ours, key=lambda checkpoint: (checkpoint.record.attempt, checkpoint.record.step))
-        newest = {checkpoint.path for checkpoint in [*by_age[-self._keep_last :], *ours[-self._keep_last :]]}
-        removed = [
-            checkpoint.path
-            for checkpoint in ours
-            if checkpoint.path not in newest and not self._kept_for_good(checkpoint.record)
-        ]
-        for path in removed:
-            discard(path)
-        return removed
 
-    def sweep(self, attempt: int) -> None:
-        """Remove what attempts below `attempt` left unfinished."""
-        for temporary in self.directory.glob(".step-*-attempt-*.tmp"):
-            number = temporary.name.removesuffix(".tmp").rpartition("-")[2]
-            if number.isdecimal() and int(number) < attempt:
-                shutil.rmtree(temporary, ignore_errors=True)
-
-    def _kept_for_good(self, record: Record) -> bool:
-        return self._keep_every is not None and record.step % self._keep_every == 0
+def by_step(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Sorts checkpoints by what they hold: step, then attempt."""
+    return checkpoint.record.step, checkpoint.record.attempt
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -212,6 +203,15 @@ def _check_run(checkpoint: Checkpoint, lineage: Lineage) -> None:
         raise CheckpointError(
             f"{checkpoint.path} belongs to run {record.run!r} ({record.run_uid}), not to {lineage.run!r} "
             f"({lineage.run_uid}): use another checkpoint.dir, or --resume {checkpoint.path} to go on from it"
+        )
+
+
+def _check_replaceable(there: Checkpoint, record: Record) -> None:
+    if there.record.run_uid != record.run_uid:
+        raise CheckpointError(
+            f"{there.path} was written by run {there.record.run!r} ({there.record.run_uid}) while run {record.run!r} "
+            f"({record.run_uid}) trains into the same directory: nothing was overwritten; give each run a "
+            "checkpoint.dir of its own"
         )
 
 

@@ -10,9 +10,10 @@ benchmarks play back recorded steps.
 """
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
@@ -23,6 +24,8 @@ from trainer.config import DataConfig, RunConfig
 
 # A commit that cannot be delivered is harmless, as the checkpoint wins over the ledger: nobody is kept waiting for it.
 COMMIT_PATIENCE_S = 5.0
+# A lease is some ten seconds or more; asking each second costs the ledger nothing.
+ASK_EVERY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +93,12 @@ class StepSource(Protocol):
 class Feed(Protocol):
     """What a trainer asks of whoever owns the order and the cursor."""
 
-    def create_run(self, vocab_size: int) -> Lineage:
-        """Create the run, or find it, and say which checkpoints belong to it."""
+    def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
+        """Create the run, or find it, and say which checkpoints belong to it.
+
+        With `wait_alive`, first give an attempt that is alive the time to end: until then it writes checkpoints,
+        and one that is chosen before would send the run back behind them.
+        """
 
     def begin(
         self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
@@ -137,11 +144,14 @@ class ServerFeed:
         self._run = run
         self._config = endpoint.config
         self._client = endpoint.connect(self._config.patience_s)
+        self._wait_alive_s = self._config.wait_alive_s
         self._committer = endpoint.connect(COMMIT_PATIENCE_S)
 
-    def create_run(self, vocab_size: int) -> Lineage:
+    def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
         """Create or find the run; raises `RunConflictError` when its order is another."""
         run = self._client.create_run(self._run.name, self._run.spec(vocab_size))
+        if wait_alive:
+            run = self._after_predecessor(run)
         attempt, base_step = self._last_base(run)
         return Lineage(
             run=run.name,
@@ -154,7 +164,7 @@ class ServerFeed:
     def begin(
         self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
     ) -> AttemptInfo:
-        """Begin an attempt, waiting a while for one that is alive to end."""
+        """Begin an attempt, waiting for one that is alive to end as long as `create_run` left of `wait_alive_s`."""
         return self._client.begin_attempt(
             self._run.name,
             resume=resume is not None,
@@ -164,7 +174,7 @@ class ServerFeed:
             batch=self._run.batch,
             holder=holder,
             take_over=take_over,
-            wait_alive_s=self._config.wait_alive_s,
+            wait_alive_s=self._wait_alive_s,
         )
 
     def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepStream:
@@ -195,6 +205,29 @@ class ServerFeed:
         """Close streams and connections."""
         self._client.close()
         self._committer.close()
+
+    def _after_predecessor(self, run: RunInfo) -> RunInfo:
+        """The run as it stands when its attempt has ended, or `wait_alive_s` is over.
+
+        By this host's clock; whether the attempt has ended is the ledger's word, which `begin` asks for.
+        """
+        begin = time.monotonic()
+        told = None
+        while (attempt := run.attempt) is not None and attempt.lease_expire_time > time.time():
+            left = self._wait_alive_s - (time.monotonic() - begin)
+            if left <= 0:
+                break
+            if told != attempt.attempt_id:
+                told = attempt.attempt_id
+                log.warning(
+                    "run %s: waiting since %s, at most %g s, for attempt %d to end before a checkpoint is chosen: "
+                    "%r holds it; --take-over ends it",
+                    run.name, time.strftime("%H:%M:%S"), left, attempt.number, attempt.holder,
+                )  # fmt: skip
+            time.sleep(min(ASK_EVERY_S, left))
+            run = self._client.get_run(run.name)
+        self._wait_alive_s = max(0.0, self._wait_alive_s - (time.monotonic() - begin))
+        return run
 
     def _last_base(self, run: RunInfo) -> tuple[int, int]:
         """Attempt number and step at which the run was last begun or rewound."""

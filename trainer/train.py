@@ -9,7 +9,6 @@ loss, so it does not depend on how the step was packed or on the number of ranks
 
 import logging
 import math
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from trainer.checkpoint import Checkpoint, Checkpoints, Record, Resume
 from trainer.config import TrainerConfig
 from trainer.data import Feed, Step, StepSource
 from trainer.errors import NonFiniteError
-from trainer.export import check_export_target, export_checkpoint
+from trainer.export import export_checkpoint
 from trainer.launch import World
 from trainer.loss import loss_share
 from trainer.metrics import Metrics, StepFigures, open_metrics
@@ -38,40 +37,31 @@ from trainer.parallel import (
     shard,
     sum_over_ranks,
 )
+from trainer.retention import Retention
+from trainer.start import Start, begin_attempt, choose_start
 from trainer.state import load_checkpoint, save_checkpoint
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Where all ranks start from, as rank 0 chose: a checkpoint, or (None) random or given weights."""
-
-    run_uid: str
-    checkpoint: Checkpoint | None
-
-    @property
-    def step(self) -> int:
-        """Optimizer steps in the weights."""
-        return 0 if self.checkpoint is None else self.checkpoint.record.step
-
-
 def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "auto", take_over: bool = False) -> None:
     """Train until the run ends. Every rank calls this; the process group stands already."""
-    checkpoints = Checkpoints(
-        config.checkpoint.dir, keep_last=config.checkpoint.keep_last, keep_every=config.checkpoint.keep_every
-    )
+    checkpoints = Checkpoints(config.checkpoint.dir)
     with _metrics(config, world) as metrics:
-        start = told_by_first(world, lambda: _choose(config, feed, checkpoints, resume))
+        start = told_by_first(world, lambda: choose_start(config, feed, checkpoints, resume, take_over=take_over))
         model, optimizer = build(config, world, start.checkpoint)
         # The attempt begins when the model stands, so that its lease is not spent on loading weights.
-        attempt = told_by_first(world, lambda: _begin(config, world, feed, checkpoints, start, take_over=take_over))
+        attempt = told_by_first(world, lambda: begin_attempt(config, world, feed, start, take_over=take_over))
+        retention = _retention(config, checkpoints, start.run_uid)
+        if world.is_first:
+            retention.sweep(attempt.number)
         stream = feed.open(attempt=attempt, world_rank=world.rank, dp_rank=world.rank, next_step=start.step + 1)
         job = Job(
             config=config,
             world=world,
             feed=feed,
             checkpoints=checkpoints,
+            retention=retention,
             model=model,
             optimizer=optimizer,
             run_uid=start.run_uid,
@@ -81,10 +71,8 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
             newest = job.run(stream, metrics)
         finally:
             stream.close()
-    if newest is None and start.checkpoint is not None:
-        newest = start.checkpoint.path
-    if world.is_first and newest is not None and config.checkpoint.export_dir is not None:
-        export_checkpoint(newest, config.checkpoint.export_dir)
+    if world.is_first:
+        _finish(config, start, newest)
 
 
 def build(config: TrainerConfig, world: World, checkpoint: Checkpoint | None) -> tuple[PreTrainedModel, AdamW]:
@@ -108,6 +96,7 @@ class Job:
     world: World
     feed: Feed
     checkpoints: Checkpoints
+    retention: Retention
     model: PreTrainedModel
     optimizer: AdamW
     run_uid: str
@@ -194,7 +183,7 @@ class Job:
         )
         path = save_checkpoint(self.checkpoints, record, self.model, self.optimizer, self.world)
         if path is not None and self.feed.commit(attempt=self.attempt, cursor=step.end, uri=path.as_uri()):
-            self.checkpoints.prune(self.run_uid)
+            self.retention.prune()
         return path
 
 
@@ -208,6 +197,23 @@ class LocalSums:
     wait_s: float
 
 
+def _retention(config: TrainerConfig, checkpoints: Checkpoints, run_uid: str) -> Retention:
+    rules = config.checkpoint
+    return Retention(checkpoints, run_uid, keep_last=rules.keep_last, keep_every=rules.keep_every)
+
+
+def _finish(config: TrainerConfig, start: Start, newest: Path | None) -> None:
+    """Say how the run ended, and export the newest checkpoint; `newest` is None when no step was left to take."""
+    if newest is not None:
+        log.info("run %s ended; newest checkpoint: %s", config.run.name, newest)
+    else:
+        log.info("run %s ended at step %d; nothing left to do", config.run.name, start.step)
+        newest = None if start.checkpoint is None else start.checkpoint.path
+    if newest is not None and config.checkpoint.export_dir is not None:
+        export_checkpoint(newest, config.checkpoint.export_dir)
+        log.info("exported to %s", config.checkpoint.export_dir)
+
+
 def _metrics(config: TrainerConfig, world: World) -> Metrics:
     if not world.is_first:
         return Metrics([])
@@ -217,33 +223,3 @@ def _metrics(config: TrainerConfig, world: World) -> Metrics:
         last_step=config.run.batch.max_steps,
         resolved=config.model_dump(mode="json"),
     )
-
-
-def _choose(config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume) -> Start:
-    lineage = feed.create_run(model_config(config.model).vocab_size)
-    if config.checkpoint.export_dir is not None:
-        # Now, not after days of training.
-        check_export_target(config.checkpoint.export_dir, lineage.run_uid)
-    checkpoint = checkpoints.choose(resume, lineage)
-    log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
-    return Start(run_uid=lineage.run_uid, checkpoint=checkpoint)
-
-
-def _begin(
-    config: TrainerConfig, world: World, feed: Feed, checkpoints: Checkpoints, start: Start, *, take_over: bool
-) -> AttemptInfo:
-    cursor = None if start.checkpoint is None else start.checkpoint.record.cursor
-    size = world.size
-    attempt = feed.begin(resume=cursor, world_size=size, dp_world_size=size, holder=world.holder, take_over=take_over)
-    checkpoints.sweep(attempt.number)
-    store_config(config, attempt.number)
-    return attempt
-
-
-def store_config(config: TrainerConfig, attempt: int) -> None:
-    """Print the resolved configuration, and keep it beside the checkpoints."""
-    text = config.model_dump_json(indent=2)
-    sys.stdout.write(f"attempt {attempt}, configuration:\n{text}\n")
-    sys.stdout.flush()
-    config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
-    (config.checkpoint.dir / f"config-attempt-{attempt}.json").write_text(text + "\n")

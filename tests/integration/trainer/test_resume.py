@@ -154,7 +154,7 @@ def test_ranks_killed_inside_a_save_leave_the_checkpoint_before(tmp_path: Path, 
         on_ranks(2, die_before, config, MemoryFeed(run_steps(2)), call)
     [survivor] = Checkpoints(config.checkpoint.dir).complete()
     assert survivor.record.step == 2
-    assert list(config.checkpoint.dir.glob(".step-00000004-attempt-1.tmp"))
+    assert list(config.checkpoint.dir.glob(".step-00000004-attempt-1.uid.tmp"))
     resumed = train_to(tmp_path, 2)
     assert resumed.record.step == STEPS
     assert digest_of(tmp_path, 2, resumed) == digest_of(tmp_path, 2, train_to(tmp_path / "straight", 2))

@@ -29,7 +29,7 @@ def write(checkpoints: Checkpoints, *records: Record) -> list[Path]:
 
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", keep_last=2)
+    return Checkpoints(tmp_path / "checkpoints")
 
 
 def steps(checkpoints: Checkpoints) -> list[tuple[int, int]]:
@@ -112,41 +112,22 @@ def test_a_record_that_says_nothing_is_refused(checkpoints: Checkpoints, text: s
         read_checkpoint(path)
 
 
-def test_the_newest_and_every_nth_are_kept(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep_last=2, keep_every=10)
-    write(checkpoints, *(record(step) for step in (5, 10, 15, 20, 25, 30)))
-    removed = checkpoints.prune("u1")
-    assert [path.name[:13] for path in removed] == ["step-00000005", "step-00000015"]
-    assert steps(checkpoints) == [(10, 1), (20, 1), (25, 1), (30, 1)]
-    assert [path.name for path in tmp_path.glob(".*")] == []
-
-
-def test_after_going_back_the_newest_of_the_new_line_is_kept(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep_last=1)
-    write(checkpoints, record(5, 1), record(10, 1), record(6, 2))
-    checkpoints.prune("u1")
-    assert (6, 2) in steps(checkpoints)
-    assert (5, 1) not in steps(checkpoints)
-
-
-def test_another_runs_checkpoints_are_not_pruned(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep_last=1)
-    write(checkpoints, record(5, run_uid="u0"), record(10), record(20))
-    checkpoints.prune("u1")
-    assert steps(checkpoints) == [(5, 1), (20, 1)]
-
-
-def test_only_what_earlier_attempts_left_unfinished_is_swept(checkpoints: Checkpoints) -> None:
-    [complete] = write(checkpoints, record(5, 1))
-    stale, current = checkpoints.begin(record(10, 1)), checkpoints.begin(record(10, 2))
-    checkpoints.sweep(2)
-    assert not stale.exists()
-    assert current.exists()
-    assert complete.exists()
-
-
 def test_an_attempt_number_that_is_issued_twice_replaces_the_checkpoint(checkpoints: Checkpoints) -> None:
     [first] = write(checkpoints, record(5))
     [second] = write(checkpoints, replace(record(5), world_size=4))
     assert first == second
     assert json.loads((second / RECORD_FILE).read_text())["world_size"] == 4
+
+
+def test_another_runs_checkpoint_is_not_overwritten(checkpoints: Checkpoints) -> None:
+    [first] = write(checkpoints, record(5, run_uid="u0"))
+    with pytest.raises(CheckpointError, match=r"run 'chat' \(u0\) .* checkpoint\.dir of its own"):
+        write(checkpoints, record(5))
+    assert read_checkpoint(first).record.run_uid == "u0"
+
+
+def test_two_runs_that_write_the_same_step_at_once_do_not_touch_each_other(checkpoints: Checkpoints) -> None:
+    theirs = checkpoints.begin(record(5, run_uid="u0"))
+    (theirs / "__0_0.distcp").write_bytes(b"weights")
+    write(checkpoints, record(5))
+    assert (theirs / "__0_0.distcp").exists()

@@ -11,6 +11,7 @@ from trainer.checkpoint import Checkpoints, Lineage
 from trainer.config import TrainerConfig
 from trainer.config_file import parse_config
 from trainer.launch import World
+from trainer.retention import Retention
 from trainerlab.samples import FINGERPRINT, VOCABULARY, MemoryStep
 
 RUN = "chat"
@@ -77,7 +78,7 @@ class MemoryFeed:
         self.begun: list[Cursor | None] = []
         self.commits: list[tuple[int, int, str]] = []
 
-    def create_run(self, vocab_size: int) -> Lineage:
+    def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
         assert vocab_size == VOCABULARY
         return self.lineage
 
@@ -103,11 +104,13 @@ def open_job(config: TrainerConfig, world: World) -> Any:
     from trainer.train import Job, build
 
     model, optimizer = build(config, world, None)
+    checkpoints = Checkpoints(config.checkpoint.dir)
     return Job(
         config=config,
         world=world,
         feed=MemoryFeed([]),
-        checkpoints=Checkpoints(config.checkpoint.dir),
+        checkpoints=checkpoints,
+        retention=Retention(checkpoints, "uid"),
         model=model,
         optimizer=optimizer,
         run_uid="uid",

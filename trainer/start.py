@@ -1,0 +1,59 @@
+"""What rank 0 settles for all ranks before the first step: which checkpoint, and the attempt."""
+
+import logging
+import sys
+from dataclasses import dataclass
+
+from dataserver.client import AttemptInfo
+from trainer.checkpoint import Checkpoint, Checkpoints, Resume
+from trainer.config import TrainerConfig
+from trainer.data import Feed
+from trainer.export import check_export_target
+from trainer.launch import World
+from trainer.model import model_config
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where all ranks start from, as rank 0 chose: a checkpoint, or (None) random or given weights."""
+
+    run_uid: str
+    checkpoint: Checkpoint | None
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps in the weights."""
+        return 0 if self.checkpoint is None else self.checkpoint.record.step
+
+
+def choose_start(
+    config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume, *, take_over: bool
+) -> Start:
+    """Create or find the run, and choose a checkpoint; raises what either refuses."""
+    lineage = feed.create_run(model_config(config.model).vocab_size, wait_alive=not take_over)
+    if config.checkpoint.export_dir is not None:
+        # Now, not after days of training.
+        check_export_target(config.checkpoint.export_dir, lineage.run_uid)
+    checkpoint = checkpoints.choose(resume, lineage)
+    log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
+    return Start(run_uid=lineage.run_uid, checkpoint=checkpoint)
+
+
+def begin_attempt(config: TrainerConfig, world: World, feed: Feed, start: Start, *, take_over: bool) -> AttemptInfo:
+    """Begin an attempt from the checkpoint's cursor, and keep its configuration."""
+    cursor = None if start.checkpoint is None else start.checkpoint.record.cursor
+    size = world.size
+    attempt = feed.begin(resume=cursor, world_size=size, dp_world_size=size, holder=world.holder, take_over=take_over)
+    store_config(config, attempt.number)
+    return attempt
+
+
+def store_config(config: TrainerConfig, attempt: int) -> None:
+    """Keep the resolved configuration beside the checkpoints, and print it."""
+    text = config.model_dump_json(indent=2)
+    config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
+    (config.checkpoint.dir / f"config-attempt-{attempt}.json").write_text(text + "\n")
+    sys.stdout.write(f"attempt {attempt}, configuration:\n{text}\n")
+    sys.stdout.flush()
