@@ -103,7 +103,7 @@ class PlannedSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMicroBatch:
-    """One micro-batch of a plan, with its samples in the order of packing."""
+    """One micro-batch of a plan, with its samples in the order of the run, as they lie in it."""
 
     round: int
     dp_rank: int
