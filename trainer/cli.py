@@ -75,9 +75,9 @@ def _train(words: Sequence[str]) -> int:
 
 
 def _run(config: TrainerConfig, rank: str, options: argparse.Namespace) -> int:
-    from trainer.job import run_job  # noqa: PLC0415 - imports torch
-
     try:
+        from trainer.job import run_job  # noqa: PLC0415 - imports torch
+
         run_job(config, options.data_endpoint, os.environ, resume=options.resume, take_over=options.take_over)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last place that can name rank and cause
         _fail(config, rank, error)
@@ -87,7 +87,7 @@ def _run(config: TrainerConfig, rank: str, options: argparse.Namespace) -> int:
 def _fail(config: TrainerConfig, rank: str, error: BaseException) -> NoReturn:
     """Say what failed and end at once: a collective's threads must not keep a failed rank alive."""
     trace = config.checkpoint.dir / f"trainer-rank-{rank}.log"
-    cause = " ".join(str(error).split()) or "no message"
+    cause = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {_one_line(error)}"
     try:
         config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(trace)
@@ -97,9 +97,13 @@ def _fail(config: TrainerConfig, rank: str, error: BaseException) -> NoReturn:
         logging.getLogger("trainer").error("rank %s failed", rank, exc_info=error)
     except OSError as unwritable:
         trace = Path(f"(no trace: {unwritable})")
-    print(f"trainer: rank {rank}: {type(error).__name__}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)
+    print(f"trainer: rank {rank}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(1)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or "no message"
 
 
 def _resume(word: str) -> Resume:

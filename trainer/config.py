@@ -15,9 +15,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from dataserver.run_spec import BatchSpec, OrderSpec, RunName, RunSpec, Spec, check_fits
+
+
+class Section(Spec):
+    """Base of the sections: as a spec, and every number is finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class Precision(StrEnum):
@@ -51,7 +57,7 @@ class DeviceKind(StrEnum):
     CUDA = "cuda"
 
 
-class RunConfig(Spec):
+class RunConfig(Section):
     """`[run]`: what is consumed, and how it is cut and packed."""
 
     name: RunName
@@ -71,7 +77,7 @@ class RunConfig(Spec):
         return RunSpec(order=self.order, batch=self.batch, vocab_size=vocab_size)
 
 
-class ModelConfig(Spec):
+class ModelConfig(Section):
     """`[model]`: which Hugging Face causal model is trained. Give `path` or `config`."""
 
     path: str | None = None
@@ -97,7 +103,7 @@ class ModelConfig(Spec):
         return self
 
 
-class OptimConfig(Spec):
+class OptimConfig(Section):
     """`[optim]`: AdamW and its learning rate."""
 
     lr: float = Field(default=1e-4, gt=0)
@@ -122,7 +128,7 @@ class OptimConfig(Spec):
     """What a decay leaves of `lr`."""
 
 
-class ParallelConfig(Spec):
+class ParallelConfig(Section):
     """`[parallel]`: how the model is spread over ranks."""
 
     device: DeviceKind = DeviceKind.AUTO
@@ -137,7 +143,7 @@ class ParallelConfig(Spec):
     wait there while one of them waits for the server."""
 
 
-class DataConfig(Spec):
+class DataConfig(Section):
     """`[data]`: how the data server is reached."""
 
     patience_s: float = Field(default=600, gt=0)
@@ -152,7 +158,7 @@ class DataConfig(Spec):
     """PEM file of the certificate authority; TLS is used where it is given."""
 
 
-class CheckpointConfig(Spec):
+class CheckpointConfig(Section):
     """`[checkpoint]`: where the state is kept. The last step is always saved."""
 
     dir: Path
@@ -167,7 +173,7 @@ class CheckpointConfig(Spec):
     """Where the model is written as a Hugging Face directory after the last step."""
 
 
-class MetricsConfig(Spec):
+class MetricsConfig(Section):
     """`[metrics]`: where a step's figures go, besides the screen."""
 
     jsonl: Path | None = None
@@ -178,7 +184,7 @@ class MetricsConfig(Spec):
     """Project on Weights & Biases; needs the package wandb."""
 
 
-class TrainerConfig(Spec):
+class TrainerConfig(Section):
     """A trainer's whole configuration."""
 
     run: RunConfig

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from dataserver.errors import InvalidConfigError
 from trainer.config import TrainerConfig
@@ -14,7 +15,7 @@ from trainer.config import TrainerConfig
 def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainerConfig:
     """Read a TOML file and lay `section.field=value` overrides over it.
 
-    Raises `InvalidConfigError` naming the file, the field and the value.
+    Raises `InvalidConfigError` naming the file or the flag, the field and the value.
     """
     try:
         fields = tomllib.loads(path.read_text())
@@ -22,19 +23,30 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainerConfig:
         raise InvalidConfigError(f"cannot read the configuration {path}: {error}") from error
     for override in overrides:
         _override(fields, override)
-    return parse_config(fields, str(path))
+    return parse_config(fields, str(path), overrides)
 
 
-def parse_config(fields: Mapping[str, Any], origin: str) -> TrainerConfig:
-    """Validate a configuration that came from `origin`; raises `InvalidConfigError`."""
+def parse_config(fields: Mapping[str, Any], origin: str, overrides: Sequence[str] = ()) -> TrainerConfig:
+    """Validate a configuration that came from `origin` and `overrides`; raises `InvalidConfigError`."""
     try:
         return TrainerConfig.model_validate(fields)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'configuration'}: {fault['msg']} (got {fault['input']!r:.80})"
-            for fault in error.errors()
-        )
-        raise InvalidConfigError(f"{origin}: {faults}") from error
+        faults = "; ".join(_fault(fault, origin, overrides) for fault in error.errors())
+        raise InvalidConfigError(faults) from error
+
+
+def _fault(fault: ErrorDetails, origin: str, overrides: Sequence[str]) -> str:
+    """One fault, under the flag that brought it, else under `origin`."""
+    field = ".".join(map(str, fault["loc"]))
+    is_unknown = fault["type"] == "extra_forbidden"
+    for override in reversed(overrides):
+        name = override.partition("=")[0]
+        if f"{field}.".startswith(f"{name}.") or (is_unknown and name.startswith(f"{field}.")):
+            origin = f"--{override}"
+            break
+    if is_unknown:
+        return f"{origin}: there is no such field as {field}"
+    return f"{origin}: {field or 'configuration'}: {fault['msg']} (got {fault['input']!r:.80})"
 
 
 def _override(fields: dict[str, Any], override: str) -> None:

@@ -4,6 +4,7 @@ The only place that reads the environment: torchrun hands over ranks in variable
 torchrun the process is a world of one.
 """
 
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from torch._C._distributed_c10d import HashStore
 
 from dataserver.errors import InvalidConfigError
 from trainer.config import DeviceKind
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,12 @@ def join_world(device: DeviceKind, environment: Mapping[str, str]) -> World:
         holder=launcher_instance(os.getppid() if under_torchrun else os.getpid()),
         under_torchrun=under_torchrun,
     )
+
+
+def tell_threads(world: World) -> None:
+    """Log how many threads a lone rank computes with: torchrun sets one, torch alone takes every core."""
+    if world.device.type == "cpu" and not world.under_torchrun:
+        log.info("torch computes with %d threads; OMP_NUM_THREADS sets how many", torch.get_num_threads())
 
 
 def start_collectives(world: World, timeout_s: float) -> None:

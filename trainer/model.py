@@ -6,6 +6,7 @@ A model is first built without storage (`empty_model`), then sharded, then given
 (`parallel.load_weights`, or a checkpoint), so that no rank but the first ever holds it whole.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +46,9 @@ class Packed:
 
 def model_config(config: ModelConfig) -> PretrainedConfig:
     """The Hugging Face configuration, checked for what packing cannot do; raises `ModelError`."""
+    here = config.path is None or Path(config.path).exists()
+    if not here and _is_path(str(config.path)):
+        raise ModelError(f"model.path: there is no such directory: {config.path}")
     try:
         if config.path is not None:
             hf_config = AutoConfig.from_pretrained(config.path)
@@ -52,7 +56,9 @@ def model_config(config: ModelConfig) -> PretrainedConfig:
             fields: dict[str, Any] = dict(config.config or {})
             hf_config = AutoConfig.for_model(fields.pop("model_type"), **fields)
     except (ValueError, OSError) as error:
-        raise ModelError(f"model {config.path or config.config}: {error}") from error
+        origin = config.config if config.path is None else config.path
+        missing = "" if here else "there is no such directory here, and as a name on the hub: "
+        raise ModelError(f"model {origin}: {missing}{error}") from error
     if getattr(hf_config, "attention_dropout", 0.0):
         raise ModelError(
             f"attention_dropout = {hf_config.attention_dropout}: a resume could not repeat it; set it to 0"
@@ -143,6 +149,11 @@ def predictor_logits(model: PreTrainedModel, packed: Packed) -> Tensor:
 def micro_batch_loss_sum(model: PreTrainedModel, packed: Packed) -> Tensor:
     """Sum of the micro-batch's cross entropies, a float32 scalar that backward starts from."""
     return target_loss_sum(predictor_logits(model, packed), packed.labels)
+
+
+def _is_path(name: str) -> bool:
+    """Whether `name` can only be a path: names on the hub are NAME or OWNER/NAME."""
+    return name.startswith((".", os.sep)) or name.count(os.sep) > 1
 
 
 def _has_weights(path: str) -> bool:

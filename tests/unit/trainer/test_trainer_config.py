@@ -59,6 +59,9 @@ def test_an_override_takes_toml_words_and_none(file: Path) -> None:
     [
         (["optim.speed=3"], "optim.speed"),
         (["optim.lr=-1"], "optim.lr"),
+        (["optim.lr=inf"], "finite number"),
+        (["optim.weight_decay=nan"], "finite number"),
+        (["data.wait_alive_s=inf"], "finite number"),
         (["model.config={model_type='qwen3'}"], "exactly one of path and config"),
         (["model.path=none", "model.config={vocab_size=3}"], "model_type"),
         (["run.batch.micro_batch_tokens=32"], "micro_batch_tokens = 32"),
@@ -72,6 +75,28 @@ def test_an_override_takes_toml_words_and_none(file: Path) -> None:
 def test_what_cannot_be_is_refused_by_name(file: Path, overrides: list[str], told: str) -> None:
     with pytest.raises(InvalidConfigError, match=told):
         load_config(file, overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("run.nam=x", "--run.nam=x: there is no such field as run.nam"),
+        ("rum.name=x", "--rum.name=x: there is no such field as rum"),
+        ("optim.lr=-1", "--optim.lr=-1: optim.lr: Input should be greater than 0 (got -1)"),
+        ("run.order.sources=[{}]", "--run.order.sources=[{}]: run.order.sources.0.store: Field required (got {})"),
+    ],
+)
+def test_a_fault_of_a_flag_is_not_blamed_on_the_file(file: Path, override: str, told: str) -> None:
+    with pytest.raises(InvalidConfigError) as refused:
+        load_config(file, ["optim.beta1=0.5", override])
+    assert str(refused.value).startswith(told)
+
+
+def test_a_fault_of_the_file_is_not_blamed_on_a_flag(file: Path) -> None:
+    file.write_text(MINIMAL + "spede = 3\n")
+    with pytest.raises(InvalidConfigError) as refused:
+        load_config(file, ["optim.lr=0.5"])
+    assert str(refused.value) == f"{file}: there is no such field as optim.spede"
 
 
 def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path) -> None:

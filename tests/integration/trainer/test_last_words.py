@@ -1,0 +1,73 @@
+"""What a trainer says when it ends."""
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from trainerlab.jobs import MemoryFeed, job_config
+from trainerlab.ranks import on_ranks
+from trainerlab.samples import MemoryStep, deal, draw_samples
+
+from trainer.config import TrainerConfig
+from trainer.launch import World
+
+CONFIG = """
+[run]
+name = "chat"
+order = { max_length = 64, sources = [{ store = "chat" }] }
+batch = { step_samples = 8, micro_batch_tokens = 128 }
+[model]
+config = { model_type = "qwen3", vocab_size = 96 }
+[checkpoint]
+dir = "checkpoints"
+[parallel]
+device = "cpu"
+"""
+
+
+def two_steps() -> list[list[MemoryStep]]:
+    samples = draw_samples(4, seed=0)
+    return [deal(samples, ranks=1, rounds=1, seed=0, number=number, last=number == 2) for number in (1, 2)]
+
+
+def train_and_listen(world: World, config: TrainerConfig, feed: MemoryFeed) -> list[str]:
+    from trainer.train import log, train
+
+    texts: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+
+    log.setLevel(logging.INFO)
+    log.addHandler(Listener())
+    train(config, world, feed)
+    return texts
+
+
+def test_the_end_names_checkpoint_and_export_and_a_second_start_has_nothing_to_do(tmp_path: Path) -> None:
+    directory, export = tmp_path / "checkpoints", tmp_path / "model"
+    config = job_config(tmp_path, checkpoint={"dir": str(directory), "export_dir": str(export)})
+    [first] = on_ranks(1, train_and_listen, config, MemoryFeed(two_steps()))
+    [again] = on_ranks(1, train_and_listen, config, MemoryFeed(two_steps()))
+    newest = directory / "step-00000002-attempt-1"
+    assert first == [f"run chat ended; newest checkpoint: {newest}", f"exported to {export}"]
+    assert again == ["run chat ended at step 2; nothing left to do", f"exported to {export}"]
+
+
+@pytest.mark.timeout(120)
+def test_a_lone_rank_tells_its_threads_and_an_interrupt_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "train.toml").write_text(CONFIG)
+    # Nobody listens on port 1: the trainer waits for a server until it is interrupted.
+    command = [sys.executable, "-m", "trainer", "train.toml", "--data-endpoint", "127.0.0.1:1"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as trainer:
+        assert trainer.stderr is not None
+        told = next(line for line in trainer.stderr if "torch computes with" in line)
+        assert "OMP_NUM_THREADS sets how many" in told
+        trainer.send_signal(signal.SIGINT)
+        last = trainer.stderr.read().splitlines()[-1]
+    assert last.startswith("trainer: rank 0: interrupted [trace: ")
+    assert trainer.returncode == 1
