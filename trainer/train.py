@@ -1,6 +1,6 @@
 """The training loop.
 
-    choose a checkpoint -> build the model -> begin an attempt -> open a stream per rank
+    wait for a live attempt to end, choose a checkpoint -> build the model -> begin an attempt -> open a stream per rank
     for each step: all ranks agree -> rounds of forward, backward -> clip, update -> ack -> figures -> checkpoint
 
 A step's gradient is the sum over all ranks and rounds of each micro-batch's share of one mean
