@@ -79,7 +79,7 @@ class RunConflictError(DataServerError):
 
 
 class PreconditionError(DataServerError):
-    """The state of the run forbids the call."""
+    """The state of the run, or of the ledger itself, forbids the call."""
 
 
 class StaleAttemptError(PreconditionError):

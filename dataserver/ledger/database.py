@@ -29,12 +29,23 @@ OUTSIDE = "outside"
 
 
 class Database:
-    """One database and the three ways of using it. `place` names it in messages, without a password."""
+    """One database and the three ways of using it.
 
-    def __init__(self, engine: Engine, place: str, clock: Callable[[Connection], float]) -> None:
+    `place` names it in messages, without a password. `check` runs before each transaction and raises
+    where the database is no longer the one that was opened.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        place: str,
+        clock: Callable[[Connection], float],
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self.place = place
         self.clock = clock
         self._engine = engine
+        self._check = check
         self._modes = {mode: engine.execution_options(**{MODE: mode}) for mode in (WRITE, NOTE, READ)}
 
     def write(self, work: Work[Result]) -> Result:
@@ -54,6 +65,8 @@ class Database:
         self._engine.dispose()
 
     def _run(self, mode: str, work: Work[Result]) -> Result:
+        if self._check is not None:
+            self._check()
         for tries_left in reversed(range(MAX_TRIES)):
             try:
                 with self._modes[mode].begin() as connection:

@@ -17,6 +17,7 @@ from dataserver.ledger import schema
 from dataserver.ledger.database import MODE, NOTE, OUTSIDE, READ, Database
 from dataserver.ledger.faults import fault_of
 from dataserver.ledger.filesystem import refuse_network_filesystem
+from dataserver.ledger.same_file import SameFile
 
 # How long a statement waits for another process's lock. Transactions take milliseconds.
 BUSY_TIMEOUT_S = 15.0
@@ -79,7 +80,7 @@ def _open_sqlite(url: URL) -> Database:
     except DBAPIError as error:
         engine.dispose()
         raise fault_of(error, str(path)) from error
-    return Database(engine, str(path), wall_clock)
+    return Database(engine, str(path), wall_clock, SameFile(path).check)
 
 
 def _switch_to_wal(engine: Engine, path: Path) -> None:
