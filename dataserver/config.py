@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dataserver.errors import InvalidConfigError
 
@@ -50,16 +50,26 @@ def _check_optional_address(address: str) -> str:
     return _check_address(address) if address else address
 
 
-class Settings(BaseModel):
-    """Base of all settings: immutable, and an unknown field is an error."""
+def _check_given(path: object) -> object:
+    # Path("") is the working directory, which nobody means who writes nothing.
+    if path == "":
+        raise ValueError("is empty: name a path, or '.' for the working directory")
+    return path
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+GivenPath = Annotated[Path, BeforeValidator(_check_given, json_schema_input_type=Path)]
+
+
+class Settings(BaseModel):
+    """Base of all settings: immutable, and an unknown field, an infinity or a NaN is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class StoreConfig(Settings):
     """One store that the server owns."""
 
-    path: Path
+    path: GivenPath
     """A file, or a directory of files. Nothing outside is read, except what links to files inside lead to; the log
     names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
@@ -69,9 +79,9 @@ class StoreConfig(Settings):
 class TlsConfig(Settings):
     """What the server shows to prove who it is."""
 
-    certificate: Path
+    certificate: GivenPath
     """PEM file with the certificate chain."""
-    key: Path
+    key: GivenPath
     """PEM file with the private key."""
 
 
@@ -86,7 +96,7 @@ class ServerConfig(Settings):
     """URL of the ledger: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`."""
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     """Stores by the name that run specs use."""
-    index_dir: Path | None = None
+    index_dir: GivenPath | None = None
     """Directory of the stores' manifests and indexes. Absent: `~/.cache/dataserver/index` of the server's user."""
     block_cache_bytes: int = Field(default=2**30, ge=2**20)
     """Most bytes of decoded rows of Parquet and compressed Arrow, over all stores of a process, those being decoded
@@ -119,7 +129,7 @@ class ServerConfig(Settings):
     """Seconds in which a client must answer a ping."""
     tls: TlsConfig | None = None
     """Certificate and key. Absent: plain text."""
-    token_file: Path | None = None
+    token_file: GivenPath | None = None
     """File with the bearer token that every call must carry, but those of the health service. Absent: no token."""
     insecure: bool = False
     """Listen beyond loopback without TLS or without a token."""

@@ -15,6 +15,9 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Counter-based permutations mix two halves of a row number; see `sampling.permutation`.
 MAX_SEED = 2**63 - 1
 
+# Counts that no run reaches; the contract's integers end at 2^63 - 1, and sums of two stay below.
+MAX_COUNT = 2**62
+
 # A micro-batch is one message; 2^28 tokens of 4 bytes with their mask stay below the 2 GiB
 # at which protobuf ends the process.
 MAX_MICRO_BATCH_TOKENS = 2**28
@@ -95,9 +98,9 @@ class OrderSpec(Spec):
 class BatchSpec(Spec):
     """How the order is cut into steps and packed into micro-batches."""
 
-    step_tokens: int | None = Field(default=None, ge=1)
+    step_tokens: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Tokens of one step: the largest prefix of whole samples that fits. One of the three budgets is given."""
-    step_samples: int | None = Field(default=None, ge=1)
+    step_samples: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Samples of one step."""
     step_rounds: int | None = Field(default=None, ge=1, le=4096)
     """Rounds of one step, so that accumulation is constant: as many whole samples as `policy` packs into them.
@@ -115,13 +118,13 @@ class BatchSpec(Spec):
     for compilers. `capacity`: to `micro_batch_tokens`. 0 or `none`: not padded."""
     lookahead_steps: int = Field(default=1, ge=1, le=1024)
     """Steps that are packed together; 1 for no lookahead. Not with `step_rounds`."""
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """The run ends after this many steps."""
-    max_epochs: int | None = Field(default=None, ge=1)
+    max_epochs: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """The run ends after this many epochs."""
-    cost_linear: int = Field(default=1, ge=0)
+    cost_linear: int = Field(default=1, ge=0, le=MAX_COUNT)
     """Relative cost of a token."""
-    cost_quadratic: int = Field(default=0, ge=0)
+    cost_quadratic: int = Field(default=0, ge=0, le=MAX_COUNT)
     """Relative cost of a squared token: attention, per sample."""
 
     @model_validator(mode="before")
@@ -159,7 +162,7 @@ class RunSpec(Spec):
     """What decides the order of samples."""
     batch: BatchSpec
     """How the order is cut and packed. An attempt may bring another one."""
-    vocab_size: int | None = Field(default=None, ge=1)
+    vocab_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Size of the model's vocabulary; a store with a token at or above it is refused."""
 
     @model_validator(mode="after")

@@ -53,6 +53,11 @@ def test_stores_of_flags_join_those_of_the_file(tmp_path: Path) -> None:
         ({"listen": "[::]:50051"}, "tls and token_file"),
         ({"metrics_listen": "0.0.0.0:9464"}, "neither TLS nor a token"),
         ({"log_format": "xml"}, "log_format"),
+        ({"pacing_wait_s": float("inf")}, "pacing_wait_s: .*finite"),
+        ({"drain_s": "inf"}, "drain_s: .*finite"),
+        ({"lease_s": float("nan")}, "lease_s: .*finite"),
+        ({"stores": {"a": {"path": ""}}}, "stores.a.path: is empty"),
+        ({"index_dir": ""}, "index_dir: is empty"),
     ],
 )
 def test_a_setting_that_is_wrong_is_named(settings: dict, named: str) -> None:
