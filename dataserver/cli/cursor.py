@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from dataserver.cli.numbers import whole_number
 from dataserver.cli.remote import add_server_arguments, connect, console, local_time, print_json
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     purpose = "show the committed cursor of a run and its other commits, or the cursor of one version"
     show = verbs.add_parser("show", help=purpose, description=purpose)
     show.add_argument("name", metavar="RUN", help="the run's name")
-    show.add_argument("--version", type=int, metavar="N", help="policy version (default: the committed one)")
+    show.add_argument(
+        "--version", type=whole_number(0), metavar="N", help="policy version (default: the committed one)"
+    )
     add_server_arguments(show)
     show.set_defaults(handler=_show)
 

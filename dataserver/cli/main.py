@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     """The parser, with the arguments of the command that `given` names; the others are only listed."""
     parser = argparse.ArgumentParser(prog="dataserver", description="The data plane of post-training.")
-    subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
+    subparsers = parser.add_subparsers(title="commands", dest="command", required=bool(given), metavar="COMMAND")
+    parser.set_defaults(handler=lambda _options: parser.print_help())
     named = next((word for word in given if not word.startswith("-")), None)
     for command, summary in COMMANDS.items():
         if command == named:
@@ -50,6 +52,16 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
         else:
             subparsers.add_parser(command, help=summary)
     return parser
+
+
+class _PrintVersion(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_rest: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dataserver {version('dataserver')}")
+        parser.exit()
 
 
 if __name__ == "__main__":

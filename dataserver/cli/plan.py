@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from dataserver.cli.numbers import MAX_RANKS, whole_number
 from dataserver.cli.plan_cost import add_cost_verb
 from dataserver.cli.plan_estimate import add_estimate_verb
 from dataserver.cli.plan_pack import add_packing_verbs
@@ -28,7 +29,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     show = verbs.add_parser("show", help=purpose, description=purpose)
     show.add_argument("name", metavar="RUN", help="the run's name")
     show.add_argument("--steps", required=True, metavar="A:B", help="steps A to before B")
-    show.add_argument("--world-size", type=int, metavar="R", help="data-parallel ranks (default: as sealed)")
+    show.add_argument(
+        "--world-size", type=whole_number(1, MAX_RANKS), metavar="R", help="data-parallel ranks (default: as sealed)"
+    )
     add_server_arguments(show)
     show.set_defaults(handler=_show)
     add_packing_verbs(verbs)

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dataserver.cli.numbers import MAX_RANKS, whole_number
 from dataserver.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def add_estimate_verb(verbs: "Subparsers") -> None:
     purpose = "estimate steps, epochs, tokens and packing of a run from its spec and its stores"
     parser = verbs.add_parser("estimate", help=purpose, description=purpose)
     parser.add_argument("spec", type=Path, metavar="SPEC", help="a trainer's TOML, or a run spec as TOML or JSON")
-    parser.add_argument("--world-size", type=int, required=True, metavar="R", help="data-parallel ranks")
+    parser.add_argument(
+        "--world-size", type=whole_number(1, MAX_RANKS), required=True, metavar="R", help="data-parallel ranks"
+    )
     parser.add_argument("--config", type=Path, metavar="CONFIG.toml", help="the server's configuration, for its stores")
     parser.add_argument(
         "--store", action="append", default=[], metavar="NAME=PATH", help="where a store is; may be repeated"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dataserver.cli.numbers import MAX_RANKS, whole_number
 from dataserver.cli.plan_cost import add_cost_arguments, cost_from
 from dataserver.errors import InvalidConfigError, InvalidSpecError
 from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
@@ -25,7 +26,9 @@ def add_packing_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lengths", type=Path, required=True, metavar="FILE", help="lengths in tokens, as text, .npy, or a JSON list"
     )
-    parser.add_argument("--world-size", type=int, required=True, metavar="R", help="data-parallel ranks")
+    parser.add_argument(
+        "--world-size", type=whole_number(1, MAX_RANKS), required=True, metavar="R", help="data-parallel ranks"
+    )
     parser.add_argument("--capacity", type=int, required=True, metavar="C", help="tokens of a micro-batch")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--step-tokens", type=int, metavar="T", help="tokens of a step (default: all in one step)")

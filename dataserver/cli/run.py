@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataserver.cli.numbers import whole_number
 from dataserver.cli.remote import add_server_arguments, connect, console, local_time, print_json
 from dataserver.errors import InvalidSpecError
 
@@ -25,7 +26,9 @@ def add_parser(subparsers: "Subparsers") -> None:
     create = _add_verb(verbs, "create", _create, "create a run", name=True)
     create.add_argument("spec", type=Path, metavar="SPEC.toml", help="run spec, or a trainer's file with it in [run]")
     rewind = _add_verb(verbs, "rewind", _rewind, "move a run back, and fence its attempts", name=True)
-    rewind.add_argument("--version", type=int, required=True, metavar="N", help="policy version; 0 for the beginning")
+    rewind.add_argument(
+        "--version", type=whole_number(0), required=True, metavar="N", help="policy version; 0 for the beginning"
+    )
     _add_verb(verbs, "delete", _delete, "delete a run and all that the ledger holds of it", name=True)
 
 

@@ -44,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     set_up_logs(config.log_format)
     for line in describe_config(config):
         _say(line)
+    if not config.stores:
+        _say("warning: no store is configured, so that no run can be created: give [stores] or --store NAME=PATH")
     return serve(config, _say) if config.workers == 1 else supervise(config, _say)
 
 
@@ -64,8 +66,20 @@ def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
             if value is not None
         }
     if arguments.store:
-        given["stores"] = dict(_store_flag(flag) for flag in arguments.store)
+        given["stores"] = _store_flags(arguments.store)
     return given
+
+
+def _store_flags(flags: list[str]) -> dict[str, dict[str, str]]:
+    stores: dict[str, dict[str, str]] = {}
+    for flag in flags:
+        name, store = _store_flag(flag)
+        if name in stores:
+            raise InvalidConfigError(
+                f"--store {name} is given twice, with {stores[name]['path']} and {store['path']}: a store has one path"
+            )
+        stores[name] = store
+    return stores
 
 
 def _store_flag(flag: str) -> tuple[str, dict[str, str]]:
