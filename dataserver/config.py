@@ -57,7 +57,7 @@ def _check_given(path: object) -> object:
     return path
 
 
-GivenPath = Annotated[Path, BeforeValidator(_check_given, json_schema_input_type=Path)]
+GivenPath = Annotated[Path, BeforeValidator(_check_given)]
 
 
 class Settings(BaseModel):

@@ -106,6 +106,8 @@ def annotation_text(annotation: object) -> str:
         members = annotation if issubclass(annotation, enum.Enum) else ()
         return " · ".join(f"`{member.value}`" for member in members) or PLAIN.get(annotation, "any")
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return annotation_text(arguments[0])
     if origin is typing.Literal:
         return " · ".join(f"`{value}`" for value in arguments)
     if origin in {typing.Union, types.UnionType}:
