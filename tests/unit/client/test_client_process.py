@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 
+# A job in the background of a script ignores SIGINT, and so do its children, unless they ask for it as a terminal's do.
 PRELUDE = """if True:
-    import sys
+    import signal, sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from dataserver.client import DataClient
     from dataserver.testing import attempt_info
     client = DataClient(sys.argv[1])
