@@ -6,10 +6,10 @@ from typing import Final
 
 # An int32 and an int64 of the contract.
 MAX_RANKS: Final = 2**31 - 1
-_MAX_COUNT: Final = 2**63 - 1
+MAX_COUNT: Final = 2**63 - 1
 
 
-def whole_number(low: int, high: int = _MAX_COUNT) -> Callable[[str], int]:
+def whole_number(low: int, high: int = MAX_COUNT) -> Callable[[str], int]:
     """A type for argparse: a whole number from `low` to `high`."""
 
     def read(text: str) -> int:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from dataserver.cli.numbers import MAX_RANKS, whole_number
+from dataserver.cli.numbers import MAX_COUNT, MAX_RANKS, whole_number
 from dataserver.cli.plan_cost import add_cost_verb
 from dataserver.cli.plan_estimate import add_estimate_verb
 from dataserver.cli.plan_pack import add_packing_verbs
@@ -58,8 +58,10 @@ def _parse_steps(text: str) -> tuple[int, int]:
     first, colon, end = text.partition(":")
     if not (colon and first.isascii() and first.isdigit() and end.isascii() and end.isdigit()):
         raise InvalidRequestError(f"--steps {text}: use A:B, two step numbers")
-    if not 1 <= int(first) < int(end):
-        raise InvalidRequestError(f"--steps {text}: steps count from 1, and B is the step after the last")
+    if not 1 <= int(first) < int(end) <= MAX_COUNT:
+        raise InvalidRequestError(
+            f"--steps {text}: steps count from 1, and B is the step after the last, at most 2^63 - 1"
+        )
     return int(first), int(end)
 
 

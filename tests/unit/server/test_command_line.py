@@ -57,3 +57,8 @@ def test_a_server_without_stores_says_so(tmp_path: Path) -> None:
     warnings = [line for line in ended.stdout.splitlines() if line.startswith("warning:")]
     assert len(warnings) == 1
     assert "no store is configured" in warnings[0]
+
+
+def test_steps_beyond_the_contract_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "show", "r", "--steps", f"{2**63}:{2**63 + 1}"]) == 1
+    assert "at most 2^63 - 1" in capsys.readouterr().err
