@@ -38,9 +38,9 @@ class CrashingLedger:
         return run
 
     def record_acks(self, run_uid: str, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
-        self._trigger.reach(Point.ACKS_NOT_WRITTEN, max(acks.values()))
+        self._trigger.reach_up_to(Point.ACKS_NOT_WRITTEN, max(acks.values()))
         progress = self._ledger.record_acks(run_uid, attempt, acks)
-        self._trigger.reach(Point.ACKS_NOT_ANSWERED, max(acks.values()))
+        self._trigger.reach_up_to(Point.ACKS_NOT_ANSWERED, max(acks.values()))
         return progress
 
     def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:

@@ -96,7 +96,16 @@ class Trigger:
 
     def reach(self, point: Point, step: int) -> None:
         """Say that this process is at `point` of `step`."""
-        if self._crash is None or (point, step) != (self._crash.point, self._crash.step):
+        if self._crash is not None and step == self._crash.step:
+            self._fire(point)
+
+    def reach_up_to(self, point: Point, step: int) -> None:
+        """Say that this process is at `point` of `step`, which stands for all steps before it, as an ack does."""
+        if self._crash is not None and step >= self._crash.step:
+            self._fire(point)
+
+    def _fire(self, point: Point) -> None:
+        if self._crash is None or point != self._crash.point:
             return
         try:
             os.close(os.open(self._fired, os.O_CREAT | os.O_EXCL))
