@@ -1,5 +1,6 @@
 """What holds for every test: GPU tests need a GPU, and a run in which nothing passed has failed."""
 
+import signal
 from collections import Counter
 
 import pytest
@@ -8,6 +9,9 @@ OUTCOMES = pytest.StashKey[Counter[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A script's background jobs ignore SIGINT, and hand that down to processes that tests interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[OUTCOMES] = Counter()
 
 

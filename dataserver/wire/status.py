@@ -39,6 +39,8 @@ _BY_NAME: Final = {reason.name: reason for reason in REASONS}
 # What gRPC itself says, without an ErrorInfo of ours.
 _BY_CODE: Final[dict[grpc.StatusCode, type[DataServerError]]] = {
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    # A server that ends cancels the calls under way; our own cancellations nobody turns into errors.
+    grpc.StatusCode.CANCELLED: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: WaitExpiredError,
     grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,

@@ -184,7 +184,6 @@ def test_a_path_with_nothing_there_exits_1(dataserver, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("nothing",),
         ("store",),
         ("store", "check"),
