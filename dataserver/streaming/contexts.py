@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dataserver.batching.table import SourceTable
 from dataserver.cursor import Cursor
-from dataserver.errors import ForeignCursorError, InvalidSpecError, StoreRefusedError
+from dataserver.errors import ForeignCursorError, InvalidSpecError
 from dataserver.ledger.interface import Run
 from dataserver.planning.fingerprint import differing_fields, order_fingerprint
 from dataserver.planning.planner import Planner
@@ -119,9 +119,6 @@ def build_context(order: OrderSpec, catalog: StoreCatalog) -> RunContext:
     """Blocks while the stores' indexes are read."""
     stores = tuple(catalog.get(source.store) for source in order.sources)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
-    for store, view in zip(stores, views, strict=True):
-        if view.rows == 0:
-            raise StoreRefusedError(f"Pretokenized dataset at '{store.path}' produced 0 usable examples.")
     table = SourceTable(views, max(store.token_bytes for store in stores))
     sample_order = SampleOrder(table.sizes, order.seed, order.shuffle)
     fingerprint = order_fingerprint(order, [store.fingerprint for store in stores])

@@ -14,23 +14,18 @@ EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "plain_loop.py"
 LENGTHS = [5, 64, 17, 30, 3, 48, 22, 9] * 40
 
 
+def plain_loop(endpoint, checkpoint):
+    """The command that runs the example as run `r` over store `chat`."""
+    return [sys.executable, EXAMPLE, endpoint, "--run", "r", "--store", "chat", "--checkpoint", checkpoint]
+
+
 def test_the_plain_loop_counts_every_token_twice_in_two_epochs_though_it_and_its_server_die(tmp_path):
     store = write_store(tmp_path / "chat", lengths=LENGTHS)
     rows = synthetic_rows(LENGTHS, vocab_size=1000, seed=0)
     expected = 2 * np.bincount(np.concatenate([tokens for tokens, _ in rows]), minlength=1000)
     checkpoint = tmp_path / "checkpoint.json"
     with running_server({"chat": store}) as server, DataClient(server.endpoint) as client:
-        command = [
-            sys.executable,
-            EXAMPLE,
-            server.endpoint,
-            "--run",
-            "r",
-            "--store",
-            "chat",
-            "--checkpoint",
-            checkpoint,
-        ]
+        command = plain_loop(server.endpoint, checkpoint)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
             for line in killed.stdout:
                 if line.startswith("step 5:"):
@@ -54,17 +49,7 @@ def test_the_plain_loop_says_when_its_file_undoes_a_rewind(tmp_path):
     store = write_store(tmp_path / "chat", lengths=[5, 64, 17, 30] * 10)
     checkpoint = tmp_path / "checkpoint.json"
     with running_server({"chat": store}) as server, DataClient(server.endpoint) as client:
-        command = [
-            sys.executable,
-            EXAMPLE,
-            server.endpoint,
-            "--run",
-            "r",
-            "--store",
-            "chat",
-            "--checkpoint",
-            checkpoint,
-        ]
+        command = plain_loop(server.endpoint, checkpoint)
         first = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
         last = client.get_run("r").committed.step
         client.rewind_run("r", 0)
