@@ -121,10 +121,9 @@ def gathering(path, size):
         rows = random.integers(0, view.rows, 4 + 2 * tokens_wanted // 300)
         ends = np.cumsum(view.lengths(rows))
         rows = rows[: max(1, int(np.searchsorted(ends, tokens_wanted)))]
-        ends = ends[: len(rows)]
-        tokens, mask = np.zeros(ends[-1], dtype=np.uint32), np.zeros(ends[-1], dtype=np.uint8)
-        view.read_into(rows, tokens, mask, ends - view.lengths(rows))
-        data = np.packbits(mask).tobytes() + tokens.tobytes()
+        slices = view.read(rows, 4)
+        mask = np.packbits(np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8))
+        data = b"".join([mask.tobytes(), *slices.tokens])
         xxhash.xxh3_64_intdigest(data)
         return data.ljust(size, b"\0")[:size]
 

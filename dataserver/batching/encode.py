@@ -1,9 +1,13 @@
-"""One rank's micro-batch of one round, gathered straight into the buffers that go on the wire."""
+"""One rank's micro-batch of one round, joined from slices of the stores into the buffers that go on the wire."""
+
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataserver.batching.table import SourceTable
 from dataserver.planning.plan import Plan
+from dataserver.stores.slices import Buffer
 from dataserver.wire.micro_batch import encode_micro_batch, footprints
 
 
@@ -16,21 +20,30 @@ def encode_planned(
     """
     indices = plan.rounds[round_index][dp_rank]
     lengths = plan.lengths[indices]
-    occupied = footprints(lengths, alignment)
-    ends = np.cumsum(occupied)
-    positions = int(ends[-1]) if len(ends) else 0
+    gaps = footprints(lengths, alignment) - lengths
+    behind = 0
     if pad_to:
-        positions = max(1, -(-positions // pad_to)) * pad_to
-    tokens = np.zeros(positions, np.uint16) if table.token_bytes == 2 else np.zeros(positions, np.uint32)
-    loss_mask = np.zeros(positions, dtype=np.uint8)
-    if len(indices):
-        table.read_into(plan.samples.take(indices), tokens, loss_mask, ends - occupied)
+        positions = int(lengths.sum() + gaps.sum())
+        behind = max(1, -(-positions // pad_to)) * pad_to - positions
+    slices = table.read(plan.samples.take(indices))
     return encode_micro_batch(
         step=plan.step,
         round_index=round_index,
         sync_weights=sync_weights,
         alignment=alignment,
         lengths=lengths,
-        tokens=tokens,
-        loss_mask=loss_mask,
+        tokens=np.frombuffer(_joined(slices.tokens, gaps, behind, table.token_bytes), f"<u{table.token_bytes}"),
+        loss_mask=np.frombuffer(_joined(slices.loss_mask, gaps, behind, 1), np.uint8),
     )
+
+
+def _joined(slices: Sequence[Buffer], gaps: NDArray[np.int64], behind: int, itemsize: int) -> bytes:
+    """The slices end to end, `gaps[i]` zeros after slice i and `behind` more at the end."""
+    parts = list(slices)
+    if gaps.any():
+        parts = [
+            part for piece, gap in zip(slices, gaps.tolist(), strict=True) for part in (piece, bytes(gap * itemsize))
+        ]
+    if behind:
+        parts.append(bytes(behind * itemsize))
+    return b"".join(parts)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dataserver.sampling.order import Samples
 from dataserver.stores import StoreView
+from dataserver.stores.slices import Slices, gathered, grouped
 
 
 class SourceTable:
@@ -33,21 +34,12 @@ class SourceTable:
         """Row of each sample in its store, before any drop, int64[n]."""
         return self._per_source(samples, lambda view, rows: view.store_rows(rows))
 
-    def read_into(
-        self,
-        samples: Samples,
-        tokens: NDArray[np.uint16] | NDArray[np.uint32],
-        loss_mask: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-    ) -> None:
-        """Copy sample i to `tokens` and `loss_mask` (both [m], zeroed) from `starts[i]` on.
-
-        Raises `StoreDamagedError` when a store changed after its admission.
-        """
-        for source, view in enumerate(self._views):
-            mine = np.flatnonzero(samples.source == source)
-            if len(mine):
-                view.read_into(samples.row[mine], tokens, loss_mask, starts[mine])
+    def read(self, samples: Samples) -> Slices:
+        """Tokens, `token_bytes` wide, and loss mask of each sample; raises as `StoreView.read` does."""
+        parts = (
+            (at, self._views[source].read(samples.row[at], self.token_bytes)) for source, at in grouped(samples.source)
+        )
+        return gathered(parts, len(samples))
 
     def _per_source(
         self, samples: Samples, read: Callable[[StoreView, NDArray[np.int64]], NDArray[np.int64]]

@@ -15,6 +15,7 @@ import uvloop
 from dataserver.config import ServerConfig, join_address, split_address
 from dataserver.server.admission import AdmissionReport
 from dataserver.server.app import DataServer
+from dataserver.server.memory import settle
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ async def _serve(config: ServerConfig, say: Callable[[str], None], reuse_port: b
         # Admission runs in a thread that nothing can interrupt; it leaves no half-written file behind.
         os._exit(0)
     port = await starting
+    settle()
     if server.metrics_port:
         say(f"metrics on http://{join_address(split_address(config.metrics_listen)[0], server.metrics_port)}/metrics")
     say(f"listening on {join_address(split_address(config.listen)[0], port)}")

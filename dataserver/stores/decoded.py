@@ -18,7 +18,7 @@ from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
-from dataserver.stores.slices import copy_slices, fill_ones, grouped
+from dataserver.stores.slices import Buffer, Slices, cut, gathered, grouped, ones
 from dataserver.stores.tables import Blocks
 
 if TYPE_CHECKING:
@@ -54,21 +54,21 @@ class DecodedReader:
         self._needed_bytes = blocks.needed_bytes
         self._file: ShardFile | None = None
 
-    def copy(
-        self,
-        rows: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        tokens: NDArray[Any] | None,
-        mask: NDArray[np.uint8] | None,
-    ) -> None:
+    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
         """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
-        for number, of_block in grouped(self._blocks.of(rows)):
+        parts = self._parts(rows, lengths, token_bytes, mask=mask)
+        return gathered(parts, len(rows))
+
+    def _parts(
+        self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool
+    ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
+        for number, at in grouped(self._blocks.of(rows)):
             key = BlockKey(owner=self._owner, shard=self._number, block=number)
             needed_bytes = int(self._needed_bytes[number])
             with self._cache.block(key, needed_bytes, partial(self._decode, number)) as block:
-                begins = block.starts[rows[of_block] - self._blocks.row_begins[number]]
-                _copy(block, begins, lengths[of_block], starts[of_block], tokens=tokens, mask=mask)
+                begins = block.starts[rows[at] - self._blocks.row_begins[number]]
+                part = _read(block, begins, lengths[at], token_bytes, mask=mask)
+            yield at, part
 
     def _decode(self, block: int) -> DecodedBlock:
         begin, end = self._blocks.row_begins[block : block + 2].tolist()
@@ -124,20 +124,15 @@ class DecodedReader:
         )
 
 
-def _copy(
-    block: DecodedBlock,
-    begins: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    *,
-    tokens: NDArray[Any] | None,
-    mask: NDArray[np.uint8] | None,
-) -> None:
-    if tokens is not None:
-        copy_slices(block.tokens, begins, lengths, starts, tokens)
-    if mask is None:
-        return
+def _read(
+    block: DecodedBlock, begins: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool
+) -> Slices:
+    """Copies, so that a block that is let go is not kept by them."""
+    tokens: list[Buffer] = []
+    if token_bytes:
+        tokens = [bytes(piece) for piece in cut(block.tokens, begins, lengths, token_bytes)]
+    if not mask:
+        return Slices(tokens=tokens, loss_mask=[])
     if block.mask is None:
-        fill_ones(lengths, starts, mask)
-    else:
-        copy_slices(block.mask, begins, lengths, starts, mask)
+        return Slices(tokens=tokens, loss_mask=ones(lengths))
+    return Slices(tokens=tokens, loss_mask=[bytes(piece) for piece in cut(block.mask, begins, lengths, 1)])

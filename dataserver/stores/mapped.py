@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dataserver.stores.manifest import ColumnLayout, ShardLayout
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK
-from dataserver.stores.slices import copy_bits, copy_slices, fill_ones
+from dataserver.stores.slices import Buffer, Slices, cut, cut_bits, ones
 from dataserver.stores.tables import Blocks
 
 
@@ -33,25 +33,16 @@ class MappedReader:
         with path.open("rb") as file:
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), layout, blocks)
 
-    def copy(
-        self,
-        rows: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        tokens: NDArray[Any] | None,
-        mask: NDArray[np.uint8] | None,
-    ) -> None:
+    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
         """See `slices.ShardReader`."""
         blocks = self._blocks.of(rows)
         within = rows - self._blocks.row_begins[blocks]
-        if tokens is not None:
-            self._input_ids.copy(blocks, within, lengths, starts, tokens)
-        if mask is None:
-            return
+        tokens = self._input_ids.read(blocks, within, lengths, token_bytes) if token_bytes else []
+        if not mask:
+            return Slices(tokens=tokens, loss_mask=[])
         if self._loss_mask is None:
-            fill_ones(lengths, starts, mask)
-        else:
-            self._loss_mask.copy(blocks, within, lengths, starts, mask)
+            return Slices(tokens=tokens, loss_mask=ones(lengths))
+        return Slices(tokens=tokens, loss_mask=self._loss_mask.read(blocks, within, lengths, 1))
 
 
 class _Column:
@@ -65,21 +56,18 @@ class _Column:
         self._offsets = None if layout.offsets == "fixed" else _view(data, layout.offsets)
         self._values = _view(data, "uint8" if self._is_bits else layout.values)
 
-    def copy(
-        self,
-        blocks: NDArray[np.int64],
-        within: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        out: NDArray[Any],
-    ) -> None:
-        """Copy the rows `within[i]` of `blocks[i]`."""
+    def read(
+        self, blocks: NDArray[np.int64], within: NDArray[np.int64], lengths: NDArray[np.int64], itemsize: int
+    ) -> list[Buffer]:
+        """The rows `within[i]` of `blocks[i]`."""
         if self._offsets is None:
             begins = within * self._size
         else:
             begins = self._offsets[self._offsets_at[blocks] + within].astype(np.int64)
         begins += self._values_at[blocks]
-        (copy_bits if self._is_bits else copy_slices)(self._values, begins, lengths, starts, out)
+        return (
+            cut_bits(self._values, begins, lengths) if self._is_bits else cut(self._values, begins, lengths, itemsize)
+        )
 
 
 def _view(data: mmap.mmap, dtype: str) -> NDArray[Any]:

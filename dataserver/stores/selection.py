@@ -158,8 +158,8 @@ def _count_prefix_targets(
 
 def _prefix_targets(shard_rows: ShardRows, rows: NDArray[np.int64], max_length: int) -> NDArray[np.int64]:
     """Targets at positions 1 up to `max_length` - 1 of rows that are longer than that."""
-    mask = np.zeros(len(rows) * max_length, dtype=np.uint8)
     lengths = np.full(len(rows), max_length, dtype=np.int64)
-    shard_rows.copy(rows, lengths, np.arange(len(rows), dtype=np.int64) * max_length, None, mask)
+    slices = shard_rows.read(rows, lengths, token_bytes=0, mask=True)
+    mask = np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8)
     counts: NDArray[np.int64] = mask.reshape(len(rows), max_length)[:, 1:].sum(axis=1, dtype=np.int64)
     return counts

@@ -1,13 +1,13 @@
 """The rows of all shards of a store by number, and the watch over its files.
 
-rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
+rows ──> shard (search) ──> reader (mapped or decoded) ──> one slice a row
 """
 
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import DecodedReader
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
-from dataserver.stores.slices import ShardReader, grouped
+from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
 from dataserver.stores.tables import Tables
 
 # A map holds a file descriptor, and 1024 of them are a usual limit for a process.
@@ -28,7 +28,7 @@ _CHECK_INTERVAL_S = 1.0
 
 
 class ShardRows:
-    """Copies rows of a store, opening shards as they are needed. Safe to use from several threads."""
+    """Reads rows of a store, opening shards as they are needed. Safe to use from several threads."""
 
     def __init__(self, *, root: Path, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
         self._root = root
@@ -42,23 +42,21 @@ class ShardRows:
         self._owner = object()
         self._lock = threading.Lock()
 
-    def copy(
-        self,
-        rows: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        tokens: NDArray[Any] | None,
-        mask: NDArray[np.uint8] | None,
-    ) -> None:
-        """Copy the first `lengths[i]` tokens and mask values of `rows[i]` to `starts[i]` on, of what is not None.
+    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
+        """The first `lengths[i]` tokens, `token_bytes` wide (0: none), and mask values of `rows[i]`.
 
         Raises `StoreDamagedError` if a shard changed since it was admitted.
         """
+        return gathered(self._parts(rows, lengths, token_bytes, mask=mask), len(rows))
+
+    def _parts(
+        self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool
+    ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
-        for shard, of_shard in grouped(shards):
+        for shard, at in grouped(shards):
             self._check_now_and_then(shard)
-            within = rows[of_shard] - self._shard_begins[shard]
-            self._reader(shard).copy(within, lengths[of_shard], starts[of_shard], tokens, mask)
+            within = rows[at] - self._shard_begins[shard]
+            yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask)
 
     def check_unchanged(self) -> None:
         """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
@@ -66,7 +64,7 @@ class ShardRows:
             self._check(number)
 
     def close(self) -> None:
-        """Let go of maps and decoded blocks. Idempotent; a later copy opens them again."""
+        """Let go of maps and decoded blocks. Idempotent; a later read opens them again."""
         with self._lock:
             self._readers.clear()
         self._cache.forget(self._owner)

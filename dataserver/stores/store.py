@@ -1,6 +1,6 @@
 """An open store: rows by number, figures, and views for one longest sample.
 
-rows ──> shard (search) ──> reader (mapped or decoded) ──> slices into the caller's arrays
+rows ──> shard (search) ──> reader (mapped or decoded) ──> one slice a row
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -163,15 +163,11 @@ class Store:
         wanted = np.asarray(rows, dtype=np.int64)
         self._check_range(wanted)
         lengths = np.minimum(self._tables.lengths[wanted].astype(np.int64), max_length or self.longest_row)
-        ends = np.cumsum(lengths)
-        starts = ends - lengths
-        total = int(lengths.sum())
-        tokens, mask = np.zeros(total, dtype=np.int32), np.zeros(total, dtype=np.uint8)
-        self._shard_rows.copy(wanted, lengths, starts, tokens, mask)
-        # Copies: a row that is kept must not keep the others alive.
+        slices = self._shard_rows.read(wanted, lengths, token_bytes=4, mask=True)
+        # Copies: a row that is kept must not keep the others alive, nor the file mapped.
         return [
-            Row(input_ids=tokens[start:end].copy(), loss_mask=mask[start:end].copy())
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+            Row(input_ids=np.frombuffer(tokens, dtype="<i4").copy(), loss_mask=np.frombuffer(mask, dtype="u1").copy())
+            for tokens, mask in zip(slices.tokens, slices.loss_mask, strict=True)
         ]
 
     def figures(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> Figures:

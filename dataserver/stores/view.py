@@ -19,6 +19,7 @@ from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
 from dataserver.stores.selection import FIGURES, ROWS, TARGETS, Figures, select
 from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.slices import Slices
 from dataserver.stores.tables import Tables
 
 
@@ -113,26 +114,19 @@ class StoreView:
             return self._prefix_targets[rows].astype(np.int64)
         return self._tables.targets[store_rows].astype(np.int64)
 
-    def read_into(
-        self,
-        rows: NDArray[np.int64],
-        tokens: NDArray[Any],
-        loss_mask: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-    ) -> None:
-        """Copy what is served of each row to `starts[i]` on.
+    def read(self, rows: NDArray[np.int64], token_bytes: int) -> Slices:
+        """What is served of each of `rows` (int64[n]), tokens and mask, as a buffer a row.
 
-        `rows`, `starts`: int64[n]. `tokens`: unsigned integers [m], at least as wide as the store's
-        `token_bytes`. `loss_mask`: uint8[m], gets 0 and 1. Positions between rows are left alone.
-        Raises `StoreDamagedError` if a shard changed since it was admitted.
+        Buffers of a mapped store are views of it. Raises `InvalidRequestError` where `token_bytes` are fewer than the
+        store's, and `StoreDamagedError` if a shard changed since it was admitted.
         """
-        if tokens.itemsize < self.store.token_bytes:
+        if token_bytes < self.store.token_bytes:
             raise InvalidRequestError(
-                f"tokens of {tokens.itemsize} bytes cannot hold those of '{self.store.path}', "
+                f"tokens of {token_bytes} bytes cannot hold those of '{self.store.path}', "
                 f"which need {self.store.token_bytes}"
             )
         store_rows = self.store_rows(rows)
-        self._shard_rows.copy(store_rows, self._served(store_rows), starts, tokens, loss_mask)
+        return self._shard_rows.read(store_rows, self._served(store_rows), token_bytes, mask=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_view, (self.store, self.max_length, self.long_rows)

@@ -40,19 +40,12 @@ def verdict(mask, max_length, long_rows):
     return ""
 
 
-def gather(view, rows, dtype=np.uint32, gap=0):
-    """What `read_into` gives for `rows`, as lists; `gap` untouched places stand between samples."""
-    lengths = view.lengths(rows)
-    starts = np.cumsum(lengths + gap) - lengths
-    size = int(lengths.sum()) + gap * len(rows)
-    tokens, mask = np.zeros(size, dtype), np.zeros(size, np.uint8)
-    view.read_into(rows, tokens, mask, starts)
-    spans = [slice(start, start + length) for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
-    untouched = np.ones(size, bool)
-    for span in spans:
-        untouched[span] = False
-    assert not tokens[untouched].any()
-    return [tokens[span].tolist() for span in spans], [mask[span].tolist() for span in spans]
+def gather(view, rows, token_bytes=4):
+    """What `read` gives for `rows`, as lists."""
+    slices = view.read(rows, token_bytes)
+    tokens = [np.frombuffer(piece, f"<u{token_bytes}").tolist() for piece in slices.tokens]
+    assert [len(row) for row in tokens] == view.lengths(rows).tolist()
+    return tokens, [np.frombuffer(piece, np.uint8).tolist() for piece in slices.loss_mask]
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,7 +105,7 @@ def test_any_rows_in_any_form_are_read_and_served_as_written(
         assert view.kept_tokens == sum(min(len(ids[row]), max_length) for row in kept)
         assert view.kept_tokens + view.cut_tokens == sum(len(ids[row]) for row in kept)
         order = np.random.default_rng(seed).permutation(len(kept))
-        tokens, mask = gather(view, order, gap=seed % 3)
+        tokens, mask = gather(view, order)
         assert tokens == [ids[kept[row]][:max_length] for row in order]
         assert mask == [numbers[kept[row]][:max_length] for row in order]
         assert view.targets(order).tolist() == [sum(masks[kept[row]][1:max_length]) for row in order]
@@ -154,12 +147,12 @@ def test_a_row_outside_of_the_store_is_an_error_and_not_another_row(store, row):
 def test_tokens_go_into_wider_arrays_but_never_into_narrower_ones(opened, one_file, table):
     store = opened(one_file(table([[1, 70000]])))
     view = store.view(4)
-    assert gather(view, np.arange(1), np.uint32)[0] == [[1, 70000]]
+    assert gather(view, np.arange(1), 4)[0] == [[1, 70000]]
     with pytest.raises(InvalidRequestError, match="need 4"):
-        gather(view, np.arange(1), np.uint16)
+        gather(view, np.arange(1), 2)
     narrow = opened(one_file(table([[1, 65535]]), "parquet")).view(4)
-    assert gather(narrow, np.arange(1), np.uint16)[0] == [[1, 65535]]
-    assert gather(narrow, np.arange(1), np.uint32)[0] == [[1, 65535]]
+    assert gather(narrow, np.arange(1), 2)[0] == [[1, 65535]]
+    assert gather(narrow, np.arange(1), 4)[0] == [[1, 65535]]
 
 
 def test_long_rows_that_are_to_be_refused_are_named(opened, one_file, table, form):
