@@ -27,6 +27,15 @@ def test_one_of_two_ranks_is_killed_mid_step_and_one_rank_goes_on(stage: Stage) 
 
 
 @pytest.mark.slow
+def test_a_rank_of_one_of_two_nodes_is_killed_and_two_nodes_go_on(stage: Stage) -> None:
+    assert 0 not in stage.train_on_two_nodes(fault={"at": "after_backward", "step": 4, "rank": 1}), stage.log()
+    assert [found.record.step for found in stage.checkpoints()] == [2], stage.log()
+    assert stage.train_on_two_nodes() == [0, 0], stage.log()
+    assert {found.record.attempt for found in stage.checkpoints()} == {1, 2}, stage.log()
+    stage.prove_exactly_once()
+
+
+@pytest.mark.slow
 def test_all_ranks_are_killed_inside_a_checkpoint(stage: Stage) -> None:
     assert stage.train(2, fault={"at": "inside_save", "step": 4, "rank": -1}) != 0, stage.log()
     assert [found.record.step for found in stage.checkpoints()] == [2], stage.log()

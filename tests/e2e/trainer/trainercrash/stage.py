@@ -94,10 +94,16 @@ class Stage:
             self.server.kill()
             self.server.wait()
 
-    def start(self, ranks: int, *words: str, fault: Mapping[str, Any] | None = None) -> "subprocess.Popen[str]":
-        """A trainer under torchrun."""
+    def start(
+        self,
+        ranks: int,
+        *words: str,
+        fault: Mapping[str, Any] | None = None,
+        launch: tuple[str, ...] = ("--standalone",),
+    ) -> "subprocess.Popen[str]":
+        """A trainer under torchrun, or one node's `ranks` of it, as `launch` says."""
         command = [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
+            sys.executable, "-m", "torch.distributed.run", *launch, "--nproc-per-node", str(ranks),
             str(FAULTY_TRAINER), str(self.directory / "train.toml"), "--data-endpoint", self.endpoint, *words,
         ]  # fmt: skip
         environment = os.environ | {
@@ -116,6 +122,20 @@ class Stage:
                 return trainer.wait(LIMIT_S)
             finally:
                 trainer.kill()
+
+    def train_on_two_nodes(self, *, fault: Mapping[str, Any] | None = None) -> list[int]:
+        """Two torchruns of one rank each that meet at a port; returns their exit codes."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
+        launch = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "nodes", "--rdzv-endpoint", meeting)
+        nodes = [self.start(1, fault=fault, launch=launch) for _ in range(2)]
+        try:
+            return [node.wait(LIMIT_S) for node in nodes]
+        finally:
+            for node in nodes:
+                node.kill()
+                node.wait()
 
     def wait_for_step(self, step: int) -> None:
         """Until some rank's books hold the step."""
