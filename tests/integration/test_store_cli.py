@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataserver.cli import store as store_command
+from dataserver.cli import progress
 from dataserver.cli.main import main
 
 
@@ -140,13 +140,17 @@ def test_cat_prints_kept_rows_as_served_and_dropped_rows_whole(dataserver, store
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "rows"), [("1:3", [1, 2]), (":2", [0, 1]), ("3:", [3, 4]), ("4:99", [4]), ("2:2", []), ("5:", [])]
-)
+@pytest.mark.parametrize(("given", "rows"), [("1:3", [1, 2]), (":2", [0, 1]), ("3:", [3, 4]), (":", [0, 1, 2, 3, 4])])
 def test_cat_takes_a_range_of_rows(dataserver, store, given, rows):
     done = dataserver("store", "cat", store, "--rows", given)
     assert done.returncode == 0
     assert [json.loads(line)["row"] for line in done.stdout.splitlines()] == rows
+
+
+def test_cat_says_where_a_range_goes_beyond_the_store(dataserver, store):
+    done = dataserver("store", "cat", store, "--rows", "4:99")
+    assert (done.returncode, json.loads(done.stdout)["row"]) == (0, 4)
+    assert done.stderr == f"dataserver: '{store}' ends after row 4\n"
 
 
 def test_all_tokens_may_be_targets(dataserver, store):
@@ -159,8 +163,8 @@ def test_a_long_check_shows_how_far_it_is_on_a_terminal_and_wipes_it(dataserver,
         def isatty(self):
             return True
 
-    monkeypatch.setattr(store_command, "_BAR_AFTER_S", 0.0)
-    monkeypatch.setattr(store_command, "_BAR_EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.0)
+    monkeypatch.setattr(progress, "_BAR_EVERY_S", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     done = dataserver("store", "check", store)
     assert done.returncode == 0
@@ -169,10 +173,17 @@ def test_a_long_check_shows_how_far_it_is_on_a_terminal_and_wipes_it(dataserver,
     assert said.endswith("\r\033[K")
 
 
-def test_a_range_beyond_the_store_is_an_error(dataserver, store):
-    done = dataserver("store", "cat", store, "--rows", "6:")
+def test_a_long_check_leaves_a_line_now_and_then_in_a_log(dataserver, store, monkeypatch):
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    said = dataserver("store", "check", store).stderr
+    assert said.splitlines()[-1] == "checking: 100% of 0.00 GB, 0 s left"
+
+
+@pytest.mark.parametrize("rows", ["5:", "5:9"])
+def test_a_range_beyond_the_store_is_an_error(dataserver, store, rows):
+    done = dataserver("store", "cat", store, "--rows", rows)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"dataserver: There is no row 6 in '{store}', which has 5 rows.\n"
+    assert done.stderr == f"dataserver: There is no row 5 in '{store}', which has 5 rows.\n"
 
 
 def test_a_path_with_nothing_there_exits_1(dataserver, tmp_path):
@@ -191,6 +202,7 @@ def test_a_path_with_nothing_there_exits_1(dataserver, tmp_path):
         ("store", "check", "x", "--loss-mask", "some"),
         ("store", "cat", "x", "--rows", "5"),
         ("store", "cat", "x", "--rows", "-2:3"),
+        ("store", "cat", "x", "--rows", "2:2"),
     ],
 )
 def test_wrong_usage_exits_2(dataserver, arguments):

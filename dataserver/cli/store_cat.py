@@ -1,0 +1,71 @@
+"""`dataserver store cat`: the rows of a store on disk as JSON Lines."""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Final
+
+from dataserver.cli.progress import Progress
+from dataserver.cli.store_arguments import add_store_arguments
+from dataserver.errors import OutOfRangeError
+
+if TYPE_CHECKING:
+    from dataserver.stores import Store
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+# Rows that are read at a time, so that memory is bounded and blocks are read once.
+_ROWS_AT_ONCE: Final = 256
+
+
+def add_cat_verb(verbs: "Subparsers") -> None:
+    """Add `store cat`."""
+    purpose = "print rows as JSON Lines, in store order, dropped ones too"
+    parser = verbs.add_parser("cat", help=purpose, description=purpose)
+    add_store_arguments(parser)
+    parser.add_argument("--rows", type=_row_range, default=(0, None), metavar="A:B", help="rows A up to B, B excluded")
+    parser.set_defaults(handler=_cat)
+
+
+def _cat(arguments: argparse.Namespace) -> int:
+    from dataserver.stores import open_store
+
+    first, last = arguments.rows
+    with Progress("checking") as progress:
+        store = open_store(arguments.path, loss_mask=arguments.loss_mask, progress=progress)
+    with store:
+        if first and first >= store.rows:
+            raise OutOfRangeError(f"There is no row {first} in '{arguments.path}', which has {store.rows} rows.")
+        max_length = arguments.max_length or max(store.longest_row, 1)
+        end = store.rows if last is None else min(last, store.rows)
+        for begin in range(first, end, _ROWS_AT_ONCE):
+            _print_rows(store, max_length, begin, min(begin + _ROWS_AT_ONCE, end))
+        if last is not None and last > store.rows:
+            sys.stdout.flush()
+            print(f"dataserver: '{arguments.path}' ends after row {store.rows - 1}", file=sys.stderr)
+    return 0
+
+
+def _print_rows(store: "Store", max_length: int, begin: int, end: int) -> None:
+    reasons = store.reasons(begin, end, max_length)
+    for number, row, reason in zip(range(begin, end), store.read_rows(range(begin, end)), reasons, strict=True):
+        kept = reason == ""
+        served = max_length if kept else len(row.input_ids)
+        line = {
+            "row": number,
+            "kept": kept,
+            "reason": reason,
+            "input_ids": row.input_ids[:served].tolist(),
+            "loss_mask": row.loss_mask[:served].tolist(),
+        }
+        print(json.dumps(line))
+
+
+def _row_range(text: str) -> tuple[int, int | None]:
+    first, colon, last = text.partition(":")
+    if not colon or not all(part.isdecimal() or part == "" for part in (first, last)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of rows like 10:20, 10: or :20")
+    begin, end = int(first or 0), int(last) if last else None
+    if end is not None and end <= begin:
+        raise argparse.ArgumentTypeError(f"{text!r} holds no row: the row after the last stands behind the colon")
+    return begin, end
