@@ -36,6 +36,7 @@ class LongRows(StrEnum):
     TRUNCATE = "truncate"
     DROP = "drop"
     REFUSE = "refuse"
+    SPLIT = "split"
 
 
 class PackingPolicy(StrEnum):
@@ -85,7 +86,8 @@ class OrderSpec(Spec):
     max_length: int = Field(ge=2, le=MAX_MICRO_BATCH_TOKENS)
     """Longest sample that is served, in tokens."""
     long_rows: LongRows = LongRows.TRUNCATE
-    """What happens to longer text rows: `truncate` to the prefix, `drop`, or `refuse` the store."""
+    """What happens to longer text rows: `truncate` to the prefix, `drop`, `refuse` the store, or `split` into
+    pieces, each a sample of its own (only for stores with `loss_mask = "all"`)."""
 
     @model_validator(mode="after")
     def _sources_differ(self) -> Self:

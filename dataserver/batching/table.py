@@ -34,6 +34,10 @@ class SourceTable:
         """Row of each sample in its store, before any drop, int64[n]."""
         return self._per_source(samples, lambda view, rows: view.store_rows(rows))
 
+    def offsets(self, samples: Samples) -> NDArray[np.int64]:
+        """First token of each sample in its row, int64[n]: above 0 in the later pieces of a row that is split."""
+        return self._per_source(samples, lambda view, rows: view.offsets(rows))
+
     def read(self, samples: Samples) -> Slices:
         """Tokens, `token_bytes` wide, and loss mask of each sample; raises as `StoreView.read` does."""
         parts = (

@@ -88,6 +88,7 @@ def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse
     plan = described.plan
     figures = plan.figures
     rows = described.context.table.store_rows(plan.samples)
+    offsets = described.context.table.offsets(plan.samples)
     names = [source.store for source in described.context.order.sources]
     micro_batches = [
         pb.MicroBatchPlan(
@@ -95,7 +96,10 @@ def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse
             dp_rank=rank,
             samples=[
                 pb.SamplePlan(
-                    store=names[int(plan.samples.source[index])], row=int(rows[index]), length=int(plan.lengths[index])
+                    store=names[int(plan.samples.source[index])],
+                    row=int(rows[index]),
+                    offset=int(offsets[index]),
+                    length=int(plan.lengths[index]),
                 )
                 for index in indices
             ],

@@ -54,19 +54,35 @@ class DecodedReader:
         self._needed_bytes = blocks.needed_bytes
         self._file: ShardFile | None = None
 
-    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None,
+    ) -> Slices:
         """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
-        parts = self._parts(rows, lengths, token_bytes, mask=mask)
+        parts = self._parts(rows, lengths, token_bytes, mask=mask, offsets=offsets)
         return gathered(parts, len(rows))
 
     def _parts(
-        self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None,
     ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         for number, at in grouped(self._blocks.of(rows)):
             key = BlockKey(owner=self._owner, shard=self._number, block=number)
             needed_bytes = int(self._needed_bytes[number])
             with self._cache.block(key, needed_bytes, partial(self._decode, number)) as block:
                 begins = block.starts[rows[at] - self._blocks.row_begins[number]]
+                if offsets is not None:
+                    begins = begins + offsets[at]
                 part = _read(block, begins, lengths[at], token_bytes, mask=mask)
             yield at, part
 

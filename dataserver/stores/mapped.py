@@ -33,16 +33,24 @@ class MappedReader:
         with path.open("rb") as file:
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), layout, blocks)
 
-    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None,
+    ) -> Slices:
         """See `slices.ShardReader`."""
         blocks = self._blocks.of(rows)
         within = rows - self._blocks.row_begins[blocks]
-        tokens = self._input_ids.read(blocks, within, lengths, token_bytes) if token_bytes else []
+        tokens = self._input_ids.read(blocks, within, lengths, token_bytes, offsets) if token_bytes else []
         if not mask:
             return Slices(tokens=tokens, loss_mask=[])
         if self._loss_mask is None:
             return Slices(tokens=tokens, loss_mask=ones(lengths))
-        return Slices(tokens=tokens, loss_mask=self._loss_mask.read(blocks, within, lengths, 1))
+        return Slices(tokens=tokens, loss_mask=self._loss_mask.read(blocks, within, lengths, 1, offsets))
 
 
 class _Column:
@@ -57,7 +65,12 @@ class _Column:
         self._values = _view(data, "uint8" if self._is_bits else layout.values)
 
     def read(
-        self, blocks: NDArray[np.int64], within: NDArray[np.int64], lengths: NDArray[np.int64], itemsize: int
+        self,
+        blocks: NDArray[np.int64],
+        within: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        itemsize: int,
+        offsets: NDArray[np.int64] | None,
     ) -> list[Buffer]:
         """The rows `within[i]` of `blocks[i]`."""
         if self._offsets is None:
@@ -65,6 +78,8 @@ class _Column:
         else:
             begins = self._offsets[self._offsets_at[blocks] + within].astype(np.int64)
         begins += self._values_at[blocks]
+        if offsets is not None:
+            begins += offsets
         return (
             cut_bits(self._values, begins, lengths) if self._is_bits else cut(self._values, begins, lengths, itemsize)
         )

@@ -22,6 +22,7 @@ from dataserver.errors import InvalidRequestError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.index import Building
 from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.split import list_pieces, piece_counts, tail_tokens
 from dataserver.stores.tables import NO_FIRST_TARGET, Tables
 
 REASONS = ("", "empty", "no_target", "target_cut_off", "too_long")
@@ -29,6 +30,7 @@ REASONS = ("", "empty", "no_target", "target_cut_off", "too_long")
 
 FIGURES = "figures.json"
 ROWS = "rows.i8"
+OFFSETS = "offsets.i4"
 TARGETS = "targets.i4"
 
 _CHUNK_ROWS = 1 << 20
@@ -39,8 +41,9 @@ _CHUNK_TOKENS = 1 << 22
 class Figures:
     """What is served for one longest sample.
 
-    `cut_tokens` are lost to truncation, `long_rows` are kept rows that are cut, `dropped` counts
-    the other rows by reason (reasons without rows are left out).
+    `rows` counts samples: where long rows are split, their pieces. `cut_tokens` are lost to truncation, or to last
+    pieces of one token; `long_rows` are kept rows that are cut or split, `dropped` counts the other rows by reason
+    (reasons without rows are left out).
     """
 
     rows: int
@@ -69,9 +72,11 @@ def sum_up(
     tables: Tables,
     max_length: int,
     long_rows: LongRows,
-    kept: Callable[[NDArray[np.int64]], None] = lambda _: None,
+    kept: Callable[[NDArray[np.int64], NDArray[np.int64]], None] = lambda *_: None,
 ) -> Figures:
-    """The figures, in one pass over the index that writes nothing; `kept` is given the kept rows' numbers in chunks.
+    """The figures, in one pass over the index that writes nothing.
+
+    `kept` is given numbers and lengths of the kept rows, in chunks.
 
     Takes about 2 s for 10^8 rows, and 25 MB for any number. Raises `InvalidRequestError` for a `max_length` below 1,
     and `StoreRefusedError` for the first row that `long_rows = refuse` refuses.
@@ -79,7 +84,7 @@ def sum_up(
     if max_length < 1:
         raise InvalidRequestError(f"max_length = {max_length}: give at least 1")
     counts = np.zeros(len(REASONS), dtype=np.int64)
-    kept_tokens = cut_tokens = long_count = 0
+    samples = kept_tokens = cut_tokens = long_count = 0
     for begin in range(0, len(tables.lengths), _CHUNK_ROWS):
         lengths = tables.lengths[begin : begin + _CHUNK_ROWS].astype(np.int64)
         first_targets = tables.first_targets[begin : begin + _CHUNK_ROWS]
@@ -88,13 +93,19 @@ def sum_up(
         found = verdicts(lengths, first_targets, max_length, long_rows)
         rows = np.flatnonzero(found == 0)
         counts += np.bincount(found, minlength=len(REASONS))
-        over = np.maximum(lengths[rows] - max_length, 0)
-        cut_tokens += int(over.sum())
-        kept_tokens += int(lengths[rows].sum() - over.sum())
-        long_count += int(np.count_nonzero(over))
-        kept(rows + begin)
+        found_lengths = lengths[rows]
+        if long_rows is LongRows.SPLIT:
+            samples += int(piece_counts(found_lengths, max_length).sum())
+            cut = int(tail_tokens(found_lengths, max_length).sum())
+        else:
+            samples += len(rows)
+            cut = int(np.maximum(found_lengths - max_length, 0).sum())
+        cut_tokens += cut
+        kept_tokens += int(found_lengths.sum()) - cut
+        long_count += int(np.count_nonzero(found_lengths > max_length))
+        kept(rows + begin, found_lengths)
     return Figures(
-        rows=int(counts[0]),
+        rows=samples,
         kept_tokens=kept_tokens,
         cut_tokens=cut_tokens,
         long_rows=long_count,
@@ -113,15 +124,30 @@ def check_usable(path: Path, max_length: int, figures: Figures) -> None:
 
 
 def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length: int, long_rows: LongRows) -> None:
-    """Write a view's files: `FIGURES`, `ROWS` unless every row is kept, `TARGETS` if kept rows are cut.
+    """Write a view's files.
 
-    Raises as `sum_up` does.
+    `FIGURES`; `ROWS` unless every row is kept whole or as a prefix; `OFFSETS` if kept rows are split, `TARGETS` if they
+    are cut. Raises as `sum_up` does.
     """
     building.append(ROWS, np.zeros(0, dtype=np.int64))
-    figures = sum_up(tables, max_length, long_rows, kept=lambda rows: building.append(ROWS, rows))
-    if figures.rows == len(tables.lengths):
+    if long_rows is LongRows.SPLIT:
+        building.append(OFFSETS, np.zeros(0, dtype=np.int32))
+
+    def keep(rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        if long_rows is not LongRows.SPLIT:
+            building.append(ROWS, rows)
+            return
+        for piece_rows, offsets in list_pieces(rows, lengths, max_length):
+            building.append(ROWS, piece_rows)
+            building.append(OFFSETS, offsets)
+
+    figures = sum_up(tables, max_length, long_rows, kept=keep)
+    split = long_rows is LongRows.SPLIT and figures.long_rows > 0
+    if long_rows is LongRows.SPLIT and not split:
+        building.drop(OFFSETS)
+    if not figures.dropped and not split:
         building.drop(ROWS)
-    if figures.long_rows:
+    if figures.long_rows and not split:
         _count_prefix_targets(building, tables, shard_rows, max_length, figures)
     building.write_json(FIGURES, {"figures": asdict(figures), "digests": building.digests()})
 

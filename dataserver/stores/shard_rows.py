@@ -42,21 +42,38 @@ class ShardRows:
         self._owner = object()
         self._lock = threading.Lock()
 
-    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
-        """The first `lengths[i]` tokens, `token_bytes` wide (0: none), and mask values of `rows[i]`.
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None = None,
+    ) -> Slices:
+        """`lengths[i]` tokens, `token_bytes` wide (0: none), and mask values of `rows[i]`.
+
+        They begin at the row's token `offsets[i]` (None: at its first).
 
         Raises `StoreDamagedError` if a shard changed since it was admitted.
         """
-        return gathered(self._parts(rows, lengths, token_bytes, mask=mask), len(rows))
+        return gathered(self._parts(rows, lengths, token_bytes, mask=mask, offsets=offsets), len(rows))
 
     def _parts(
-        self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None,
     ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
         for shard, at in grouped(shards):
             self._check_now_and_then(shard)
             within = rows[at] - self._shard_begins[shard]
-            yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask)
+            skipped = None if offsets is None else offsets[at]
+            yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
 
     def check_unchanged(self) -> None:
         """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""

@@ -30,8 +30,16 @@ class Slices:
 class ShardReader(Protocol):
     """Reads rows of one shard. Safe to use from several threads."""
 
-    def read(self, rows: NDArray[np.int64], lengths: NDArray[np.int64], token_bytes: int, *, mask: bool) -> Slices:
-        """The first `lengths[i]` values of shard row `rows[i]`.
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        token_bytes: int,
+        *,
+        mask: bool,
+        offsets: NDArray[np.int64] | None,
+    ) -> Slices:
+        """`lengths[i]` values of shard row `rows[i]`, from its value `offsets[i]` on (None: from its first).
 
         `token_bytes`: width of the tokens, at least the store's; 0: no tokens. `mask`: whether the mask is wanted.
         Raises `StoreDamagedError` where the bytes cannot be what was admitted.

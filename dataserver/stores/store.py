@@ -21,6 +21,7 @@ from dataserver.stores.manifest import LengthBucket, Manifest, Shard
 from dataserver.stores.schema import Column, LossMask
 from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
 from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
 
@@ -175,6 +176,7 @@ class Store:
 
         See `selection.sum_up` for its cost; the figures asked last are remembered.
         """
+        check_splittable(self.path, self.loss_mask, long_rows)
         return self._figures(max_length, long_rows)
 
     def reasons(
@@ -190,7 +192,8 @@ class Store:
         """The rows of an order whose samples are at most `max_length` long, for serving.
 
         Its arrays are kept in the index directory, 12 bytes a row at most. Raises `StoreRefusedError`
-        if nothing would be served, and for the first longer row if `long_rows` refuses them.
+        if nothing would be served, and for the first longer row if `long_rows` refuses them; `InvalidSpecError` if it
+        splits rows that have a mask.
         """
         view = self.selection(max_length, long_rows)
         check_usable(self.path, max_length, view.figures)
@@ -198,6 +201,7 @@ class Store:
 
     def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
         """`view`, even if it has no rows."""
+        check_splittable(self.path, self.loss_mask, long_rows)
         return open_view(self, self._tables, self._shard_rows, max_length, long_rows)
 
     def read_amplification(self) -> ReadAmplification | None:

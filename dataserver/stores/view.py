@@ -1,7 +1,8 @@
 """A store cut to a longest sample: which rows are served, how long, with how many targets.
 
     length, first target of each row ──> kept? ──> numbers of the kept rows (identity if all are)
-                                          └ long ─> targets within the prefix (read once, then cached)
+                                          └ long ─> targets within the prefix (read once, then cached),
+                                                    or first tokens of the pieces (`split`)
 
 Everything per row is a mapped file in the index directory; nothing is a Python object per row.
 """
@@ -17,7 +18,7 @@ from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.run_spec import LongRows
 from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
-from dataserver.stores.selection import FIGURES, ROWS, TARGETS, Figures, select
+from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, Figures, select
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.slices import Slices
 from dataserver.stores.tables import Tables
@@ -47,9 +48,10 @@ class ViewedStore(Protocol):
 
 
 class StoreView:
-    """The rows of a store that are served, numbered from 0 in store order.
+    """The rows of a store that are served, numbered from 0 in store order; a row that is split counts by its pieces.
 
-    `kept`: int64[rows], their numbers in the store, or None where every row is kept.
+    `kept`: int64[rows], their numbers in the store, or None where every row is kept in one piece.
+    `piece_offsets`: int32[rows], first token of each piece, or None where no row is split.
     `prefix_targets`: int32[rows], or None where no kept row is cut.
     """
 
@@ -63,6 +65,7 @@ class StoreView:
         long_rows: LongRows,
         figures: Figures,
         kept: NDArray[np.int64] | None,
+        piece_offsets: NDArray[np.int32] | None,
         prefix_targets: NDArray[np.int32] | None,
     ) -> None:
         self.store = store
@@ -72,6 +75,7 @@ class StoreView:
         self._shard_rows = shard_rows
         self.figures = figures
         self._kept = kept
+        self._piece_offsets = piece_offsets
         self._prefix_targets = prefix_targets
 
     @property
@@ -91,7 +95,7 @@ class StoreView:
 
     @property
     def cut_tokens(self) -> int:
-        """Tokens of served rows that are lost to truncation."""
+        """Tokens of served rows that are lost to truncation, or to last pieces of one token."""
         return self.figures.cut_tokens
 
     def store_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -105,11 +109,19 @@ class StoreView:
 
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens served of each row, int64[n]."""
-        return self._served(self.store_rows(rows))
+        return self._served(rows, self.store_rows(rows))
+
+    def offsets(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row's token at which each begins, int64[n]: above 0 in the later pieces of a row that is split."""
+        if self._piece_offsets is None:
+            return np.zeros(len(rows), dtype=np.int64)
+        return self._piece_offsets[rows].astype(np.int64)
 
     def targets(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Targets among the served positions from 1 on, int64[n], each at least 1."""
         store_rows = self.store_rows(rows)
+        if self._piece_offsets is not None:
+            return self._served(rows, store_rows) - 1
         if self._prefix_targets is not None:
             return self._prefix_targets[rows].astype(np.int64)
         return self._tables.targets[store_rows].astype(np.int64)
@@ -126,13 +138,19 @@ class StoreView:
                 f"which need {self.store.token_bytes}"
             )
         store_rows = self.store_rows(rows)
-        return self._shard_rows.read(store_rows, self._served(store_rows), token_bytes, mask=True)
+        offsets = None if self._piece_offsets is None else self.offsets(rows)
+        return self._shard_rows.read(
+            store_rows, self._served(rows, store_rows), token_bytes, mask=True, offsets=offsets
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_view, (self.store, self.max_length, self.long_rows)
 
-    def _served(self, store_rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.minimum(self._tables.lengths[store_rows], self.max_length).astype(np.int64)
+    def _served(self, rows: NDArray[np.int64], store_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        left = self._tables.lengths[store_rows]
+        if self._piece_offsets is not None:
+            left = left - self._piece_offsets[rows]
+        return np.minimum(left, self.max_length).astype(np.int64)
 
 
 def open_view(
@@ -167,12 +185,17 @@ def _load(
         figures, digests = Figures(**content["figures"]), content["digests"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    kept = prefix_targets = None
-    if figures.dropped:
-        kept = map_array(directory / ROWS, "<i8", figures.rows, digests.get(ROWS, ""))
-    if figures.long_rows:
-        prefix_targets = map_array(directory / TARGETS, "<i4", figures.rows, digests.get(TARGETS, ""))
-    if (figures.dropped and kept is None) or (figures.long_rows and prefix_targets is None):
+    split = long_rows is LongRows.SPLIT and figures.long_rows > 0
+    expected = {
+        ROWS: ("<i8", bool(figures.dropped) or split),
+        OFFSETS: ("<i4", split),
+        TARGETS: ("<i4", figures.long_rows > 0 and not split),
+    }
+    arrays = {
+        name: map_array(directory / name, dtype, figures.rows, digests.get(name, "")) if needed else None
+        for name, (dtype, needed) in expected.items()
+    }
+    if any(needed and arrays[name] is None for name, (_, needed) in expected.items()):
         return None
     return StoreView(
         store=store,
@@ -181,6 +204,7 @@ def _load(
         max_length=max_length,
         long_rows=long_rows,
         figures=figures,
-        kept=kept,
-        prefix_targets=prefix_targets,
+        kept=arrays[ROWS],
+        piece_offsets=arrays[OFFSETS],
+        prefix_targets=arrays[TARGETS],
     )

@@ -145,14 +145,16 @@ class MicroBatchPlan(_message.Message):
     def __init__(self, round: _Optional[int] = ..., dp_rank: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[SamplePlan, _Mapping]]] = ...) -> None: ...
 
 class SamplePlan(_message.Message):
-    __slots__ = ("store", "row", "length")
+    __slots__ = ("store", "row", "length", "offset")
     STORE_FIELD_NUMBER: _ClassVar[int]
     ROW_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     store: str
     row: int
     length: int
-    def __init__(self, store: _Optional[str] = ..., row: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+    offset: int
+    def __init__(self, store: _Optional[str] = ..., row: _Optional[int] = ..., length: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class PackingFigures(_message.Message):
     __slots__ = ("token_efficiency", "rank_imbalance", "round_inflation")

@@ -19,6 +19,7 @@ class LongRows(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LONG_ROWS_TRUNCATE: _ClassVar[LongRows]
     LONG_ROWS_DROP: _ClassVar[LongRows]
     LONG_ROWS_REFUSE: _ClassVar[LongRows]
+    LONG_ROWS_SPLIT: _ClassVar[LongRows]
 
 class PackingPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -35,6 +36,7 @@ LONG_ROWS_UNSPECIFIED: LongRows
 LONG_ROWS_TRUNCATE: LongRows
 LONG_ROWS_DROP: LongRows
 LONG_ROWS_REFUSE: LongRows
+LONG_ROWS_SPLIT: LongRows
 PACKING_POLICY_UNSPECIFIED: PackingPolicy
 PACKING_POLICY_BALANCED: PackingPolicy
 PACKING_POLICY_FIRST_FIT: PackingPolicy

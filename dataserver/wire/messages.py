@@ -25,6 +25,7 @@ _LONG_ROWS = {
     LongRows.TRUNCATE: run_spec_pb2.LONG_ROWS_TRUNCATE,
     LongRows.DROP: run_spec_pb2.LONG_ROWS_DROP,
     LongRows.REFUSE: run_spec_pb2.LONG_ROWS_REFUSE,
+    LongRows.SPLIT: run_spec_pb2.LONG_ROWS_SPLIT,
 }
 _POLICIES = {
     PackingPolicy.BALANCED: run_spec_pb2.PACKING_POLICY_BALANCED,

@@ -94,10 +94,11 @@ class RewindInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSample:
-    """One sample of a plan: row of the store, counted before any drop, and tokens served."""
+    """One sample of a plan: row of the store, counted before any drop, and tokens served, from `offset` on."""
 
     store: str
     row: int
+    offset: int
     length: int
 
 
@@ -205,7 +206,7 @@ def step_from_proto(message: cursor_service_pb2.DescribeStepResponse) -> StepDes
                 round=planned.round,
                 dp_rank=planned.dp_rank,
                 samples=tuple(
-                    PlannedSample(store=sample.store, row=sample.row, length=sample.length)
+                    PlannedSample(store=sample.store, row=sample.row, offset=sample.offset, length=sample.length)
                     for sample in planned.samples
                 ),
             )
