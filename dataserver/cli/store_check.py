@@ -8,6 +8,7 @@ from dataserver.cli.numbers import whole_number
 from dataserver.cli.progress import Progress
 from dataserver.cli.store_arguments import add_store_arguments
 from dataserver.errors import StoreRefusedError
+from dataserver.run_spec import LongRows
 
 if TYPE_CHECKING:
     from dataserver.stores import Figures, Store
@@ -22,6 +23,13 @@ def add_check_verb(verbs: "Subparsers") -> None:
     purpose = "admit a store, or say why it is refused"
     parser = verbs.add_parser("check", help=purpose, description=purpose)
     add_store_arguments(parser)
+    parser.add_argument(
+        "--long-rows",
+        type=LongRows,
+        choices=list(LongRows),
+        default=LongRows.TRUNCATE,
+        help="what happens to rows above --max-length; `split` only with --loss-mask all",
+    )
     parser.add_argument("--vocab-size", type=whole_number(1), metavar="V", help="refuse a token at or above V")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=_check)
@@ -49,7 +57,7 @@ def _checked(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.vocab_size is not None:
             store.check_vocab(arguments.vocab_size)
         max_length = arguments.max_length or max(store.longest_row, 1)
-        figures = store.figures(max_length)
+        figures = store.figures(max_length, arguments.long_rows)
         check_usable(store.path, max_length, figures)
         return _report(store, figures, max_length)
 

@@ -74,6 +74,14 @@ def test_check_reports_figures_drops_and_lengths(dataserver, store):
     assert "4 .. 7           2  ####" in done.stdout
 
 
+def test_check_shows_what_comes_of_splitting_long_rows(dataserver, store):
+    asked = ("store", "check", store, "--max-length", 2, "--long-rows", "split")
+    report = json.loads(dataserver(*asked, "--loss-mask", "all", "--json").stdout)
+    assert (report["kept_rows"], report["kept_tokens"], report["cut_tokens"]) == (5, 10, 2)
+    refused = dataserver(*asked)
+    assert (refused.returncode, "only with loss_mask = all" in refused.stderr) == (1, True)
+
+
 def test_check_prints_json_for_programs(dataserver, store, tmp_path):
     report = json.loads(dataserver("store", "check", store, "--json").stdout)
     assert report["verdict"] == "admitted"
