@@ -8,12 +8,12 @@ its contents are checked against each other, and two files laid end to end do no
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores.files import ByteSource
 from dataserver.stores.parsing import PARSE_ERRORS
 from dataserver.stores.schema import Column, columns_of
 
@@ -40,14 +40,14 @@ class ArrowFile:
         self.columns: tuple[Column, ...] = _parsed(name, lambda: columns_of(self._schema))
 
     @classmethod
-    def open(cls, path: Path, name: str) -> Self:
-        """Map the file at `path`."""
-        if path.stat().st_size == 0:
-            raise _refusal(name, "it is empty: not even a schema")
-        with pa.memory_map(str(path)) as mapped:
+    def open(cls, source: ByteSource) -> Self:
+        """Map the file that `source` reads."""
+        if source.size == 0:
+            raise _refusal(source.name, "it is empty: not even a schema")
+        with pa.memory_map(str(source.local_path)) as mapped:
             whole = mapped.read_buffer()
-        begin, end = _find_stream(name, whole)
-        return cls(name, whole, begin, end)
+        begin, end = _find_stream(source.name, whole)
+        return cls(source.name, whole, begin, end)
 
     def scan(self, names: Sequence[str]) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
         """Every record batch in order, zero-copy where it is not compressed."""

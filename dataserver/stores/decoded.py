@@ -8,7 +8,6 @@ of what Arrow would hold.
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
+from dataserver.stores.files import ByteSource
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
 from dataserver.stores.slices import Buffer, Slices, cut, gathered, grouped, ones
@@ -35,7 +35,7 @@ class DecodedReader:
     def __init__(
         self,
         *,
-        path: Path,
+        source: ByteSource,
         number: int,
         manifest: Manifest,
         blocks: Blocks,
@@ -43,7 +43,7 @@ class DecodedReader:
         cache: BlockCache,
         owner: object,
     ) -> None:
-        self._path = path
+        self._source = source
         self._number = number
         self._manifest = manifest
         self._name = manifest.shards[number].path
@@ -116,7 +116,7 @@ class DecodedReader:
         from dataserver.stores.ragged import ragged  # noqa: PLC0415
 
         if self._file is None:
-            self._file = open_shard_file(self._manifest.format, self._path, self._name)
+            self._file = open_shard_file(self._manifest.format, self._source)
         names = [INPUT_IDS] if self._manifest.loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
         begin, end = int(self._blocks.field("begin")[block]), int(self._blocks.field("end")[block])
         for batch in self._file.read_block(block, begin, end, names):

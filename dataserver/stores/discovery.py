@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dataserver.errors import StoreNotFoundError, StoreRefusedError
+from dataserver.stores.files import LocalFiles, StoreFiles
 
 FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _NOT_YET = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".json.zst")
@@ -35,12 +36,12 @@ class IgnoredPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """The files of a store: `paths` relative to `root`, in the order in which their rows count.
+    """The files of a store: `paths` within `files`, in the order in which their rows count.
 
     `links` are files outside of the store that links inside it lead to: (relative path, target).
     """
 
-    root: Path
+    files: StoreFiles
     format: str
     paths: tuple[str, ...]
     ignored: tuple[IgnoredPath, ...] = ()
@@ -54,7 +55,7 @@ def discover(path: Path) -> Discovery:
     mixed formats, and a directory without data.
     """
     if path.is_file():
-        return Discovery(root=path.parent, format=_format_of_file(path), paths=(path.name,))
+        return Discovery(files=LocalFiles(root=path.parent), format=_format_of_file(path), paths=(path.name,))
     if not path.is_dir():
         raise StoreNotFoundError(f"Pretokenized dataset at '{path}': there is no such file or directory.")
     if (path / _SPLITS).is_file():
@@ -86,7 +87,7 @@ def _discover_directory(root: Path) -> Discovery:
     formats = {relative: _format_of(root, relative) for relative in sorted(data, key=natural_key)}
     _check_one_format(root, formats)
     return Discovery(
-        root=root,
+        files=LocalFiles(root=root),
         format=next(iter(formats.values())),
         paths=tuple(formats),
         ignored=tuple(sorted(ignored, key=lambda entry: natural_key(entry.path))),
@@ -223,7 +224,7 @@ def _discover_saved(root: Path) -> Discovery:
         if entry.name not in names
     ]
     return Discovery(
-        root=root,
+        files=LocalFiles(root=root),
         format="arrow",
         paths=tuple(names),
         ignored=tuple(ignored),

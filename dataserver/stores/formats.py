@@ -5,12 +5,12 @@ record batch, a Parquet row group). No format decides what is valid; `admission`
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
 from dataserver.stores.arrow_file import ArrowFile
+from dataserver.stores.files import ByteSource
 from dataserver.stores.parquet_file import READ_BYTES, ParquetFile
 from dataserver.stores.schema import Column
 
@@ -40,9 +40,9 @@ class ShardFile(Protocol):
         """Record batches of one block, by its number and the bytes that `scan` gave for it."""
 
 
-def open_shard_file(shard_format: str, path: Path, name: str) -> ShardFile:
-    """Open the file at `path`, called `name` in errors."""
-    return ParquetFile.open(path, name) if shard_format == "parquet" else ArrowFile.open(path, name)
+def open_shard_file(shard_format: str, source: ByteSource) -> ShardFile:
+    """Open the file that `source` reads."""
+    return ParquetFile.open(source) if shard_format == "parquet" else ArrowFile.open(source)
 
 
 def decoding_bytes(shard_format: str, *, largest_batch_bytes: int, encoded_bytes: int) -> int:

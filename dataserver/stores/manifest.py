@@ -10,12 +10,13 @@ from typing import Any
 
 import xxhash
 
+from dataserver.stores.files import FileStamp
 from dataserver.stores.index import seal, unseal
 from dataserver.stores.schema import Column, LossMask
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,16 @@ class Shard:
     """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store."""
 
     path: str
-    size: int
-    mtime_ns: int
-    inode: int
+    stamp: FileStamp
     rows: int
     digest: str
     columns: tuple[Column, ...]
     layout: ShardLayout | None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.stamp.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +124,4 @@ def _shard(entry: dict[str, Any]) -> Shard:
             input_ids=ColumnLayout(**layout["input_ids"]),
             loss_mask=None if mask is None else ColumnLayout(**mask),
         )
-    return Shard(**entry | {"columns": columns, "layout": layout})
+    return Shard(**entry | {"stamp": FileStamp(**entry["stamp"]), "columns": columns, "layout": layout})

@@ -1,6 +1,6 @@
 """Opening a store: by its manifest if nothing changed since, by the eager pass if not.
 
-discover ──> manifest of this path? ── sizes, times, inodes agree ──> map the index   (warm)
+discover ──> manifest of this path? ── sizes, versions agree ──> map the index   (warm)
                                    └── no ──> scan ──> write index, then manifest ──> map it
 """
 
@@ -14,7 +14,7 @@ from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, shared_cache
 from dataserver.stores.discovery import Discovery, discover
 from dataserver.stores.index import Building, default_index_dir, write_atomically
-from dataserver.stores.manifest import INDEX_VERSION, Manifest, Shard
+from dataserver.stores.manifest import INDEX_VERSION, Manifest
 from dataserver.stores.progress import ReportBytes, report_nothing
 from dataserver.stores.schema import LossMask
 from dataserver.stores.store import Store
@@ -83,7 +83,7 @@ def _find(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask) ->
         return None
     if tuple(shard.path for shard in manifest.shards) != discovery.paths:
         return None
-    if not all(_agrees(discovery.root / shard.path, shard) for shard in manifest.shards):
+    if any(discovery.files.stat(shard.path) != shard.stamp for shard in manifest.shards):
         return None
     tables = _open_tables(index, manifest)
     return None if tables is None else (manifest, tables)
@@ -129,11 +129,6 @@ def _check_block_sizes(manifest: Manifest, tables: Tables, cache_bytes: int) -> 
                 shard=shard.path,
                 block=int(over[0]),
             )
-
-
-def _agrees(path: Path, shard: Shard) -> bool:
-    stat = path.stat()
-    return (stat.st_size, stat.st_mtime_ns, stat.st_ino) == (shard.size, shard.mtime_ns, shard.inode)
 
 
 def _tables_path(index: Path, manifest: Manifest) -> Path:

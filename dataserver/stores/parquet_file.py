@@ -5,13 +5,14 @@ column chunks in memory beside what is decoded, and gains nothing on a local dis
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores.arrow_input import arrow_input
+from dataserver.stores.files import ByteSource
 from dataserver.stores.parsing import PARSE_ERRORS
 from dataserver.stores.schema import Column, columns_of
 
@@ -29,18 +30,19 @@ class ParquetFile:
 
     base_address = None
 
-    def __init__(self, path: Path, name: str, metadata: pq.FileMetaData, columns: tuple[Column, ...]) -> None:
-        self._path = path
-        self._name = name
+    def __init__(self, source: ByteSource, metadata: pq.FileMetaData, columns: tuple[Column, ...]) -> None:
+        self._source = source
+        self._name = source.name
         self._metadata = metadata
         self.columns = columns
 
     @classmethod
-    def open(cls, path: Path, name: str) -> Self:
-        """Read the footer of the file at `path`."""
+    def open(cls, source: ByteSource) -> Self:
+        """Read the footer of the file that `source` reads."""
+        name = source.name
         try:
-            with pq.ParquetFile(path, pre_buffer=False) as file:
-                return cls(path, name, file.metadata, columns_of(file.schema_arrow))
+            with pq.ParquetFile(arrow_input(source), pre_buffer=False) as file:
+                return cls(source, file.metadata, columns_of(file.schema_arrow))
         except PARSE_ERRORS as error:
             raise StoreRefusedError(f"Shard '{name}': Parquet cannot read it ({error}).", shard=name) from error
 
@@ -49,7 +51,7 @@ class ParquetFile:
 
         Chunk metadata would say it, and is left alone: a damaged footer makes it end the process.
         """
-        begin, rows, size = 0, 0, self._path.stat().st_size
+        begin, rows, size = 0, 0, self._source.size
         for group in range(self._metadata.num_row_groups):
             rows += self._metadata.row_group(group).num_rows
             end = min(size, size * rows // max(1, self._metadata.num_rows))
@@ -67,7 +69,7 @@ class ParquetFile:
         try:
             # A reader of its own for each call: readers are not safe to share between threads.
             with pq.ParquetFile(
-                self._path,
+                arrow_input(self._source),
                 metadata=self._metadata,
                 buffer_size=READ_BYTES,
                 pre_buffer=False,

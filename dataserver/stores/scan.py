@@ -6,11 +6,9 @@
 Memory is bounded by a piece, whatever the store's size.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ import xxhash
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import Fault, first_fault
 from dataserver.stores.discovery import Discovery
+from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
 from dataserver.stores.formats import decoding_bytes, open_shard_file
 from dataserver.stores.index import Building
 from dataserver.stores.layout import MappedFile, Placement, place
@@ -68,14 +67,14 @@ def scan_store(
 
     Raises `StoreRefusedError` for the first fault in row order.
     """
-    files = {path: discovery.root / path for path in discovery.paths}
-    _check_columns(discovery, files, store_path, loss_mask)
+    sources = [discovery.files.open(path) for path in discovery.paths]
+    _check_columns(discovery.format, sources, store_path, loss_mask)
     scan = _Scan(
         discovery=discovery,
         loss_mask=loss_mask,
         building=building,
         progress=progress,
-        bytes_total=sum(file.stat().st_size for file in files.values()),
+        bytes_total=sum(source.size for source in sources),
     )
     for name in (LENGTHS, FIRST_TARGETS, TARGETS, BLOCKS):
         building.append(name, np.zeros(0, dtype=np.int64))
@@ -96,21 +95,20 @@ def scan_store(
     )
 
 
-def _check_columns(discovery: Discovery, files: dict[str, Path], store_path: Path, loss_mask: LossMask) -> None:
+def _check_columns(shard_format: str, sources: list[ByteSource], store_path: Path, loss_mask: LossMask) -> None:
     schemas = [
-        ShardSchema(path=path, columns=open_shard_file(discovery.format, file, path).columns)
-        for path, file in files.items()
+        ShardSchema(path=source.name, columns=open_shard_file(shard_format, source).columns) for source in sources
     ]
     check_schemas(str(store_path), schemas, loss_mask)
 
 
 def _scan_shard(scan: _Scan, number: int, relative: str) -> Shard:
-    path = scan.discovery.root / relative
     begin_row = scan.figures.rows
-    with _unchanged(path, relative) as stat, path.open("rb", buffering=0) as raw:
-        digest = _Digest(raw, scan)
-        file = open_shard_file(scan.discovery.format, path, relative)
-        mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=stat.st_size)
+    with _unchanged(scan.discovery.files, relative) as stamp:
+        source = scan.discovery.files.open(relative)
+        digest = _Digest(source, scan)
+        file = open_shard_file(scan.discovery.format, source)
+        mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=stamp.size)
         names = selected_columns([column.name for column in file.columns], scan.loss_mask)
         layouts: set[ShardLayout | None] = set()
         for block, (begin, end, batches) in enumerate(file.scan(names)):
@@ -122,12 +120,10 @@ def _scan_shard(scan: _Scan, number: int, relative: str) -> Shard:
                 row=scan.figures.rows - begin_row,
             )
             _scan_block(scan, where, record=(number, begin, end), batches=batches, mapped=mapped, layouts=layouts)
-        digest.advance(stat.st_size)
+        digest.advance(stamp.size)
     return Shard(
         path=relative,
-        size=stat.st_size,
-        mtime_ns=stat.st_mtime_ns,
-        inode=stat.st_ino,
+        stamp=stamp,
         rows=scan.figures.rows - begin_row,
         digest=digest.hexdigest(),
         columns=file.columns,
@@ -212,22 +208,21 @@ def _positions(
 class _Digest:
     """XXH3-128 of a file, taken as far as asked."""
 
-    def __init__(self, raw: FileIO, scan: _Scan) -> None:
-        self._raw = raw
+    def __init__(self, source: ByteSource, scan: _Scan) -> None:
+        self._source = source
         self._scan = scan
         self._done = 0
         self._hash = xxhash.xxh3_128()
-        self._chunk = memoryview(bytearray(_HASH_CHUNK))
 
     def advance(self, end: int) -> None:
         """Hash on up to byte `end`."""
         while self._done < end:
-            count = self._raw.readinto(self._chunk[: end - self._done])
-            if not count:
+            chunk = self._source.read(self._done, min(end, self._done + _HASH_CHUNK))
+            if not chunk:
                 return
-            self._hash.update(self._chunk[:count])
-            self._done += count
-            self._scan.hashed(count)
+            self._hash.update(chunk)
+            self._done += len(chunk)
+            self._scan.hashed(len(chunk))
 
     def hexdigest(self) -> str:
         """The digest of what was hashed."""
@@ -235,12 +230,11 @@ class _Digest:
 
 
 @contextmanager
-def _unchanged(path: Path, relative: str) -> Iterator[os.stat_result]:
+def _unchanged(files: StoreFiles, relative: str) -> Iterator[FileStamp]:
     """Refuse a file that changes while it is scanned."""
-    before = path.stat()
+    before = files.stat(relative)
     yield before
-    after = path.stat()
-    if (before.st_size, before.st_mtime_ns, before.st_ino) != (after.st_size, after.st_mtime_ns, after.st_ino):
+    if files.stat(relative) != before:
         raise StoreRefusedError(
             f"Shard '{relative}' changed while it was being read. Admit a store when it is complete.", shard=relative
         )

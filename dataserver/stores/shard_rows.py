@@ -7,7 +7,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from dataserver.errors import StoreDamagedError
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import DecodedReader
+from dataserver.stores.files import StoreFiles
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
@@ -30,8 +30,8 @@ _CHECK_INTERVAL_S = 1.0
 class ShardRows:
     """Reads rows of a store, opening shards as they are needed. Safe to use from several threads."""
 
-    def __init__(self, *, root: Path, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
-        self._root = root
+    def __init__(self, *, files: StoreFiles, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
+        self._files = files
         self._manifest = manifest
         self._tables = tables
         shard_rows = [shard.rows for shard in manifest.shards]
@@ -76,7 +76,7 @@ class ShardRows:
             yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
 
     def check_unchanged(self) -> None:
-        """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
+        """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
         for number in range(len(self._manifest.shards)):
             self._check(number)
 
@@ -98,12 +98,12 @@ class ShardRows:
 
     def _open_reader(self, number: int) -> ShardReader:
         shard = self._manifest.shards[number]
-        path, blocks = self._root / shard.path, self._tables.blocks[number]
-        if shard.layout is not None:
-            return MappedReader.open(path, shard.layout, blocks)
+        source, blocks = self._files.open(shard.path), self._tables.blocks[number]
+        if shard.layout is not None and source.local_path is not None:
+            return MappedReader.open(source.local_path, shard.layout, blocks)
         begin, end = self._shard_begins[number : number + 2].tolist()
         return DecodedReader(
-            path=path,
+            source=source,
             number=number,
             manifest=self._manifest,
             blocks=blocks,
@@ -121,19 +121,14 @@ class ShardRows:
     def _check(self, number: int) -> None:
         shard = self._manifest.shards[number]
         try:
-            stat = (self._root / shard.path).stat()
+            stamp = self._files.stat(shard.path)
         except OSError as error:
             raise StoreDamagedError(
-                f"Shard '{shard.path}' in '{self._root}' is gone ({error}).", shard=shard.path
+                f"Shard '{shard.path}' in '{self._files.name}' is gone ({error}).", shard=shard.path
             ) from error
-        for what, admitted, found in (
-            ("size", shard.size, stat.st_size),
-            ("modification time (ns)", shard.mtime_ns, stat.st_mtime_ns),
-            ("inode", shard.inode, stat.st_ino),
-        ):
-            if admitted != found:
-                raise StoreDamagedError(
-                    f"Shard '{shard.path}' in '{self._root}' changed after it was admitted: its {what} was {admitted} "
-                    f"and is {found}. Stores are immutable: put new data under a new name.",
-                    shard=shard.path,
-                )
+        if stamp != shard.stamp:
+            raise StoreDamagedError(
+                f"Shard '{shard.path}' in '{self._files.name}' changed after it was admitted: it was {shard.stamp} "
+                f"and is {stamp}. Stores are immutable: put new data under a new name.",
+                shard=shard.path,
+            )

@@ -65,7 +65,7 @@ class Store:
         self._tables = tables
         self._cache_bytes = cache.limit_bytes
         self._reopen = reopen
-        self._shard_rows = ShardRows(root=discovery.root, manifest=manifest, tables=tables, cache=cache)
+        self._shard_rows = ShardRows(files=discovery.files, manifest=manifest, tables=tables, cache=cache)
         self._figures = lru_cache(_KEPT_FIGURES)(partial(sum_up, tables))
 
     @property
@@ -223,7 +223,7 @@ class Store:
                 )
 
     def check_unchanged(self) -> None:
-        """Compare every shard's size, time and inode with the manifest; raises `StoreDamagedError`."""
+        """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
         self._shard_rows.check_unchanged()
 
     def close(self) -> None:

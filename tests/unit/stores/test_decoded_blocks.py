@@ -14,6 +14,7 @@ from dataserver.run_spec import Shuffle
 from dataserver.sampling.order import SampleOrder
 from dataserver.stores import BlockCache, open_store
 from dataserver.stores.decoded import DecodedReader
+from dataserver.stores.files import LocalFiles
 from dataserver.stores.parquet_file import ParquetFile
 
 
@@ -167,7 +168,7 @@ def test_a_block_that_is_not_what_was_admitted_is_damage(
     initialise = DecodedReader.__init__
 
     def read_another_file(self, **given):
-        initialise(self, **given | {"path": other})
+        initialise(self, **given | {"source": LocalFiles(root=other.parent).open(other.name)})
 
     monkeypatch.setattr(DecodedReader, "__init__", read_another_file)
     with pytest.raises(StoreDamagedError, match=text):
