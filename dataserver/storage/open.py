@@ -1,0 +1,93 @@
+"""From a URL to the storage that it names."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dataserver.errors import InvalidConfigError, StoreNotFoundError
+from dataserver.storage.objects import ObjectInfo, Storage
+from dataserver.storage.retrying import ReadPolicy
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(text: str) -> bool:
+    """Whether `text` names a storage rather than a path."""
+    return _URL.match(text) is not None
+
+
+def open_storage(url: str, options: Mapping[str, str] | None = None, *, policy: ReadPolicy | None = None) -> Storage:
+    """The storage at `url`. Nothing is read yet.
+
+    Raises `InvalidConfigError` for a URL or an option that is not understood, or a library that is missing.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    opener = _OPENERS.get(scheme)
+    if not is_url(url) or opener is None:
+        known = ", ".join(f"{scheme}://" for scheme in _OPENERS)
+        raise InvalidConfigError(f"'{url}' is no URL of a storage. Known are {known}.")
+    if "@" in urlsplit(url).netloc:
+        raise InvalidConfigError(
+            f"a {scheme}:// URL has something before an @, as credentials do. Leave them out: they come from the "
+            "environment, the way the storage's own tools take them."
+        )
+    return opener(f"{scheme}://{rest.rstrip('/')}", options or {}, policy or ReadPolicy())
+
+
+def find_objects(
+    url: str, options: Mapping[str, str] | None = None, *, policy: ReadPolicy | None = None
+) -> tuple[Storage, list[ObjectInfo]]:
+    """The objects below `url`, or the one that `url` names, and the storage to read them from.
+
+    Raises `StoreNotFoundError` if there is nothing.
+    """
+    storage = open_storage(url, options, policy=policy)
+    infos = storage.list()
+    if infos:
+        return storage, infos
+    parent, _, name = storage.url.rpartition("/")
+    if is_url(parent) and not parent.endswith("/"):
+        above = open_storage(parent, options, policy=policy)
+        try:
+            return above, [above.stat(name)]
+        except StoreNotFoundError:
+            pass
+    raise StoreNotFoundError(f"There is nothing at '{storage.url}'.")
+
+
+def _open_file(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
+    from dataserver.storage.local import LocalStorage  # noqa: PLC0415
+
+    refuse_options(url, options, ())
+    parts = urlsplit(url)
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise InvalidConfigError(f"'{url}' names no file or directory: a file URL has three slashes, file:///PATH.")
+    return LocalStorage(url, Path(unquote(parts.path)), policy)
+
+
+def _open_memory(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
+    refuse_options(url, options, ())
+    try:
+        from dataserver.storage.filesystem import MemoryStorage  # noqa: PLC0415
+    except ImportError as error:
+        raise InvalidConfigError(f"'{url}' needs fsspec: pip install 'dataserver[hf]'.") from error
+    return MemoryStorage(url, policy)
+
+
+def refuse_options(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Raise `InvalidConfigError` for the names in `options` that mean nothing to a storage of this kind."""
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        understood = ", ".join(known) or "none"
+        raise InvalidConfigError(
+            f"'{url}': unknown options {', '.join(unknown)}; understood: {understood}. Credentials are no options: "
+            "they come from the environment."
+        )
+
+
+_OPENERS: dict[str, Callable[[str, Mapping[str, str], ReadPolicy], Storage]] = {
+    "file": _open_file,
+    "memory": _open_memory,
+}
