@@ -6,8 +6,6 @@ A round lasts as long as its highest bar; what is white above the others is time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dataserver.errors import InvalidConfigError
-
 if TYPE_CHECKING:
     from dataserver.packing.cost import CostModel
     from dataserver.planning.plan import Plan
@@ -40,18 +38,13 @@ def text_picture(plan: "Plan", cost: "CostModel") -> str:
 
 def draw(plan: "Plan", cost: "CostModel", path: Path) -> None:
     """Write the picture as PNG; raises `InvalidConfigError` without matplotlib or where nothing can be written."""
+    from dataserver.cli.pictures import new_figure, save_png
     from dataserver.packing.figures import cost_table
 
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidConfigError("a picture needs matplotlib: pip install matplotlib") from error
     table = cost_table(plan.lengths, plan.rounds, cost) / 1.0
     table /= table.mean()
     rounds, ranks = table.shape
-    figure = Figure(figsize=(12, 1 + 0.8 * min(rounds, _ROUNDS_SHOWN)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 1 + 0.8 * min(rounds, _ROUNDS_SHOWN))
     axes = figure.subplots(min(rounds, _ROUNDS_SHOWN), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for number, axis in enumerate(axes):
         axis.bar(range(ranks), table[number], width=0.9, color="#4878a8")
@@ -60,7 +53,4 @@ def draw(plan: "Plan", cost: "CostModel", path: Path) -> None:
         axis.set_yticks([])
     axes[-1].set_xlabel("rank; one strip a round, bars are costs, the line is how long the round lasts")
     figure.suptitle(f"step {plan.step}: round inflation {plan.figures.round_inflation:.4f}")
-    try:
-        figure.savefig(path, format="png", dpi=120)
-    except OSError as error:
-        raise InvalidConfigError(f"cannot write the picture {path}: {error.strerror}") from error
+    save_png(figure, path)

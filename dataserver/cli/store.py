@@ -4,6 +4,7 @@ import argparse
 
 from dataserver.cli.store_cat import add_cat_verb
 from dataserver.cli.store_check import add_check_verb
+from dataserver.cli.store_show import add_show_verb
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -12,3 +13,4 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_check_verb(verbs)
     add_cat_verb(verbs)
+    add_show_verb(verbs)

@@ -21,7 +21,7 @@ from dataserver.client.step import Step
 from dataserver.client.stream import StepStream
 from dataserver.wire.micro_batch import NO_TARGET, MicroBatch
 from dataserver.wire.runs import AttemptInfo, CommitInfo, CursorInfo, RunEventInfo, RunInfo, StepDescription
-from dataserver.wire.stores import SampleInfo, StoreInfo
+from dataserver.wire.store_info import SampleInfo, StoreInfo
 
 __all__ = [
     "DEFAULT_CREDITS",

@@ -22,6 +22,7 @@ from dataserver.v1 import run_service_pb2 as runs_pb2
 from dataserver.v1 import store_service_pb2 as stores_pb2
 from dataserver.wire import runs, stores
 from dataserver.wire.messages import batch_spec_to_proto, cursor_from_proto, cursor_to_proto, run_spec_to_proto
+from dataserver.wire.store_info import SampleInfo, StoreInfo
 
 DEFAULT_CREDITS: Final = 8
 """Micro-batches in flight: one in use and some in store, of which two already hide the network."""
@@ -191,22 +192,21 @@ class DataClient:
 
     # Stores
 
-    def list_stores(self) -> list[stores.StoreInfo]:
+    def list_stores(self) -> list[StoreInfo]:
         """All stores, by name, with drops counted as if there were no `max_length`."""
         request = stores_pb2.ListStoresRequest()
         answers = self._calls.pages("StoreService/ListStores", request, stores_pb2.ListStoresResponse)
         return [stores.store_from_proto(store) for answer in answers for store in answer.stores]
 
-    def get_store(self, store: str, *, max_length: int | None = None) -> stores.StoreInfo:
+    def get_store(self, store: str, *, max_length: int | None = None) -> StoreInfo:
         """The store, with drops and served tokens counted for `max_length`."""
         request = stores_pb2.GetStoreRequest(store=store, max_length=0 if max_length is None else max_length)
-        return stores.store_from_proto(
-            self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse).store
-        )
+        answer = self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse)
+        return stores.store_from_proto(answer.store)
 
     def list_samples(
         self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None
-    ) -> list[stores.SampleInfo]:
+    ) -> list[SampleInfo]:
         """Rows `begin_row` to before `end_row`, at most 1000, dropped ones too."""
         request = stores_pb2.ListSamplesRequest(
             store=store, begin_row=begin_row, end_row=end_row, max_length=0 if max_length is None else max_length

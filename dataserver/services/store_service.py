@@ -1,21 +1,28 @@
 """`StoreService`: stores as they were admitted, and their rows for people to look at."""
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.services import fields, pages
 from dataserver.stores import Store
+from dataserver.stores.description import describe_store
 from dataserver.streaming.call import Call
-from dataserver.streaming.catalog import StoreCatalog, whole_figures
+from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import store_service_pb2 as pb
 from dataserver.v1.store_service_pb2_grpc import StoreServiceServicer
+from dataserver.wire.stores import store_to_proto
 
 MOST_SAMPLES = 1000
 
 # A token of a listed sample takes up to five bytes as a varint, its mask one.
 LISTED_TOKEN_BYTES = 6
+
+# Figures of a store for one `max_length`; some kilobytes each, and milliseconds to compute.
+KEPT_DESCRIPTIONS = 64
 
 
 class StoreService(StoreServiceServicer):
@@ -25,6 +32,7 @@ class StoreService(StoreServiceServicer):
         self._catalog = catalog
         self._threads = threads
         self._max_message_bytes = max_message_bytes
+        self._described = lru_cache(KEPT_DESCRIPTIONS)(describe_store)
 
     async def ListStores(self, request: pb.ListStoresRequest, call: Call) -> pb.ListStoresResponse:
         """List stores by name."""
@@ -33,7 +41,7 @@ class StoreService(StoreServiceServicer):
         names = [name for name in self._catalog.names if name > after]
         page = names[:size]
         return pb.ListStoresResponse(
-            stores=[await self._threads.inspect(_store, name, self._catalog.get(name), None) for name in page],
+            stores=[await self._described_as_proto(name, self._catalog.get(name), None) for name in page],
             next_page_token=pages.page_token("stores", page[-1]) if len(names) > size else "",
         )
 
@@ -41,7 +49,7 @@ class StoreService(StoreServiceServicer):
         """Show one store."""
         store = self._catalog.get(request.store)
         bound = fields.max_length(request.max_length)
-        return pb.GetStoreResponse(store=await self._threads.inspect(_store, request.store, store, bound))
+        return pb.GetStoreResponse(store=await self._described_as_proto(request.store, store, bound))
 
     async def ListSamples(self, request: pb.ListSamplesRequest, call: Call) -> pb.ListSamplesResponse:
         """Read rows."""
@@ -61,30 +69,8 @@ class StoreService(StoreServiceServicer):
             )
         return pb.ListSamplesResponse(samples=await self._threads.inspect(_samples, store, rows, bound))
 
-
-def _store(name: str, store: Store, bound: int | None) -> pb.Store:
-    figures = whole_figures(store) if bound is None else store.figures(bound)
-    return pb.Store(
-        name=name,
-        fingerprint=store.fingerprint,
-        format=store.format,
-        rows=store.rows,
-        tokens=store.tokens,
-        longest_row=store.longest_row,
-        max_token=store.max_token,
-        token_bytes=store.token_bytes,
-        columns=[pb.Column(name=column.name, type=column.type) for column in store.columns],
-        shards=[pb.Shard(path=s.path, size=s.size, rows=s.rows, digest=s.digest) for s in store.shards],
-        ignored=[pb.IgnoredPath(path=ignored.path, reason=ignored.reason) for ignored in store.ignored],
-        dropped=figures.dropped,
-        kept_rows=figures.rows,
-        kept_tokens=figures.kept_tokens,
-        cut_tokens=figures.cut_tokens,
-        length_histogram=[
-            pb.LengthBucket(begin=bucket.begin, end=bucket.end, rows=bucket.rows) for bucket in store.length_histogram()
-        ],
-        links=[pb.Link(path=path, target=target) for path, target in store.links],
-    )
+    async def _described_as_proto(self, name: str, store: Store, bound: int | None) -> pb.Store:
+        return store_to_proto(await self._threads.inspect(self._described, name, store, bound))
 
 
 def _samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[pb.Sample]:

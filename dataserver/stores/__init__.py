@@ -9,7 +9,6 @@ A store is served with exactly the rows it holds, or refused with an error that 
     len(store), store.fingerprint, store[0].input_ids
 """
 
-from dataserver.stores.amplification import ReadAmplification
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Shard
@@ -26,7 +25,6 @@ __all__ = [
     "IgnoredPath",
     "LengthBucket",
     "LossMask",
-    "ReadAmplification",
     "Row",
     "Shard",
     "Store",

@@ -3,30 +3,15 @@
 A row of Parquet, or of compressed Arrow, costs its whole block unless that is still in the cache.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import LossMask
 from dataserver.stores.tables import Tables
+from dataserver.wire.store_info import ReadAmplificationInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAmplification:
-    """A store whose `blocks` take more bytes decoded than all of the cache.
-
-    `rows_per_row`: about how many rows are decoded for each row served in a full shuffle. It is fewer
-    where many rows are asked for together, because those of one block are decoded once.
-    """
-
-    blocks: int
-    decoded_bytes: int
-    cache_bytes: int
-    rows_per_row: float
-
-
-def read_amplification(manifest: Manifest, tables: Tables, cache_bytes: int) -> ReadAmplification | None:
+def read_amplification(manifest: Manifest, tables: Tables, cache_bytes: int) -> ReadAmplificationInfo | None:
     """The amplification of a store that has the cache for itself; None where all of it fits, or is mapped.
 
     A row drawn at random lies in block b with the share `rows_b / rows`, and then costs `rows_b` rows
@@ -43,7 +28,7 @@ def read_amplification(manifest: Manifest, tables: Tables, cache_bytes: int) -> 
     if decoded_bytes <= cache_bytes:
         return None
     held = max(0, cache_bytes - max(int(found.needed_bytes.max(initial=0)) for found in blocks))
-    return ReadAmplification(
+    return ReadAmplificationInfo(
         blocks=len(rows),
         decoded_bytes=decoded_bytes,
         cache_bytes=cache_bytes,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
-from dataserver.stores.amplification import ReadAmplification, read_amplification
+from dataserver.stores.amplification import read_amplification
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
@@ -24,6 +24,7 @@ from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
+from dataserver.wire.store_info import ReadAmplificationInfo
 
 # Longest samples for which a store remembers its figures: some hundred bytes each.
 _KEPT_FIGURES = 64
@@ -43,8 +44,8 @@ class Row:
 class Store:
     """An admitted store. Reads are safe from several threads; pickles as a reference that reopens it.
 
-    `path`, `index_dir` as given to `open_store`. Every row number counts rows of the store from 0.
-    `reopen`: a function of a module that opens it again from path, mask, index directory and fingerprint.
+    `path`, `index_dir` as given to `open_store`; `tables` are mapped and read-only. Row numbers count rows of the store
+    from 0. `reopen`: a function of a module that opens it again from path, mask, index directory and fingerprint.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Store:
         self.index_dir = index_dir
         self._discovery = discovery
         self._manifest = manifest
-        self._tables = tables
+        self.tables = tables
         self._cache_bytes = cache.limit_bytes
         self._reopen = reopen
         self._shard_rows = ShardRows(files=discovery.files, manifest=manifest, tables=tables, cache=cache)
@@ -150,7 +151,7 @@ class Store:
 
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each row, int32[rows], mapped and read-only."""
-        return self._tables.lengths
+        return self.tables.lengths
 
     def length_histogram(self) -> tuple[LengthBucket, ...]:
         """How many rows are about as long, in powers of two."""
@@ -163,7 +164,7 @@ class Store:
         """
         wanted = np.asarray(rows, dtype=np.int64)
         self._check_range(wanted)
-        lengths = np.minimum(self._tables.lengths[wanted].astype(np.int64), max_length or self.longest_row)
+        lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), max_length or self.longest_row)
         slices = self._shard_rows.read(wanted, lengths, token_bytes=4, mask=True)
         # Copies: a row that is kept must not keep the others alive, nor the file mapped.
         return [
@@ -185,7 +186,7 @@ class Store:
         """Why each of the rows from `begin` up to `end` is not served; empty for a row that is."""
         if not 0 <= begin <= end <= self.rows:
             raise OutOfRangeError(f"There are no rows {begin} to {end} in '{self.path}', which has {self.rows} rows.")
-        lengths, first_targets = self._tables.lengths[begin:end], self._tables.first_targets[begin:end]
+        lengths, first_targets = self.tables.lengths[begin:end], self.tables.first_targets[begin:end]
         return tuple(REASONS[at] for at in verdicts(lengths, first_targets, max_length, long_rows).tolist())
 
     def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
@@ -202,11 +203,11 @@ class Store:
     def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
         """`view`, even if it has no rows."""
         check_splittable(self.path, self.loss_mask, long_rows)
-        return open_view(self, self._tables, self._shard_rows, max_length, long_rows)
+        return open_view(self, self.tables, self._shard_rows, max_length, long_rows)
 
-    def read_amplification(self) -> ReadAmplification | None:
+    def read_amplification(self) -> ReadAmplificationInfo | None:
         """What a full shuffle costs where the decoded store is larger than the cache; None where it is not."""
-        return read_amplification(self._manifest, self._tables, self._cache_bytes)
+        return read_amplification(self._manifest, self.tables, self._cache_bytes)
 
     def check_vocab(self, vocab_size: int) -> None:
         """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""

@@ -37,7 +37,7 @@ class GetStoreResponse(_message.Message):
     def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
 
 class Store(_message.Message):
-    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links")
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,11 @@ class Store(_message.Message):
     CUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     LENGTH_HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKEN_ROW_FIELD_NUMBER: _ClassVar[int]
+    LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
+    READ_AMPLIFICATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     fingerprint: str
     format: str
@@ -79,7 +84,36 @@ class Store(_message.Message):
     cut_tokens: int
     length_histogram: _containers.RepeatedCompositeFieldContainer[LengthBucket]
     links: _containers.RepeatedCompositeFieldContainer[Link]
-    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ...) -> None: ...
+    max_token_row: int
+    loss_mask: str
+    max_length: int
+    padding: _containers.RepeatedCompositeFieldContainer[Padding]
+    read_amplification: ReadAmplification
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ...) -> None: ...
+
+class Padding(_message.Message):
+    __slots__ = ("micro_batch_tokens", "rows", "unpacked", "packed")
+    MICRO_BATCH_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    UNPACKED_FIELD_NUMBER: _ClassVar[int]
+    PACKED_FIELD_NUMBER: _ClassVar[int]
+    micro_batch_tokens: int
+    rows: int
+    unpacked: float
+    packed: float
+    def __init__(self, micro_batch_tokens: _Optional[int] = ..., rows: _Optional[int] = ..., unpacked: _Optional[float] = ..., packed: _Optional[float] = ...) -> None: ...
+
+class ReadAmplification(_message.Message):
+    __slots__ = ("blocks", "decoded_bytes", "cache_bytes", "rows_per_row")
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    DECODED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CACHE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_ROW_FIELD_NUMBER: _ClassVar[int]
+    blocks: int
+    decoded_bytes: int
+    cache_bytes: int
+    rows_per_row: float
+    def __init__(self, blocks: _Optional[int] = ..., decoded_bytes: _Optional[int] = ..., cache_bytes: _Optional[int] = ..., rows_per_row: _Optional[float] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type")

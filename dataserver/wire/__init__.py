@@ -2,5 +2,5 @@
 
 `messages`: cursors and specs. `micro_batch`: the hot message, encoded and read by hand.
 `fields`: protobuf's wire format. `responses`: all that a stream carries.
-`runs`, `stores`: what the services tell about them. `status`: errors.
+`runs`, `stores`: what the services tell about them, `store_info` as values alone. `status`: errors.
 """

@@ -1,89 +1,27 @@
-"""What the services tell about stores, as values."""
+"""What the services tell about stores, between values and messages."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 
-from dataserver.v1 import store_service_pb2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnInfo:
-    """A column of a store and its Arrow type."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardInfo:
-    """A file of a store: path relative to it, bytes, rows, XXH3-128 in hex."""
-
-    path: str
-    size: int
-    rows: int
-    digest: str
+from dataserver.v1 import store_service_pb2 as pb
+from dataserver.wire.store_info import (
+    ColumnInfo,
+    IgnoredPathInfo,
+    LengthBucketInfo,
+    LinkInfo,
+    PaddingInfo,
+    ReadAmplificationInfo,
+    SampleInfo,
+    ShardInfo,
+    StoreInfo,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredPathInfo:
-    """A path of a store that was passed over, and why."""
-
-    path: str
-    reason: str
+def store_to_proto(store: StoreInfo) -> pb.Store:
+    """Write a store: its values have the fields of its messages."""
+    return pb.Store(**asdict(store))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkInfo:
-    """A file of a store that is a link out of it, and the file that is read."""
-
-    path: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthBucketInfo:
-    """How many rows have a length in [begin, end)."""
-
-    begin: int
-    end: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreInfo:
-    """A store as it was admitted; drops and served tokens are for the `max_length` that was asked."""
-
-    name: str
-    fingerprint: str
-    format: str
-    rows: int
-    tokens: int
-    longest_row: int
-    max_token: int
-    token_bytes: int
-    columns: tuple[ColumnInfo, ...]
-    shards: tuple[ShardInfo, ...]
-    ignored: tuple[IgnoredPathInfo, ...]
-    dropped: Mapping[str, int]
-    kept_rows: int
-    kept_tokens: int
-    cut_tokens: int
-    length_histogram: tuple[LengthBucketInfo, ...]
-    links: tuple[LinkInfo, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleInfo:
-    """One row of a store, for people. `reason` says why it is not served; it is empty where it is."""
-
-    row: int
-    kept: bool
-    reason: str
-    input_ids: tuple[int, ...]
-    loss_mask: tuple[bool, ...]
-
-
-def store_from_proto(message: store_service_pb2.Store) -> StoreInfo:
+def store_from_proto(message: pb.Store) -> StoreInfo:
     """Read a store."""
     return StoreInfo(
         name=message.name,
@@ -109,10 +47,17 @@ def store_from_proto(message: store_service_pb2.Store) -> StoreInfo:
             for bucket in message.length_histogram
         ),
         links=tuple(LinkInfo(path=link.path, target=link.target) for link in message.links),
+        max_token_row=message.max_token_row,
+        loss_mask=message.loss_mask,
+        max_length=message.max_length,
+        padding=tuple(_padding_from_proto(padding) for padding in message.padding),
+        read_amplification=(
+            _amplification_from_proto(message.read_amplification) if message.HasField("read_amplification") else None
+        ),
     )
 
 
-def sample_from_proto(message: store_service_pb2.Sample) -> SampleInfo:
+def sample_from_proto(message: pb.Sample) -> SampleInfo:
     """Read a row."""
     return SampleInfo(
         row=message.row,
@@ -120,4 +65,22 @@ def sample_from_proto(message: store_service_pb2.Sample) -> SampleInfo:
         reason=message.reason,
         input_ids=tuple(message.input_ids),
         loss_mask=tuple(message.loss_mask),
+    )
+
+
+def _padding_from_proto(message: pb.Padding) -> PaddingInfo:
+    return PaddingInfo(
+        micro_batch_tokens=message.micro_batch_tokens,
+        rows=message.rows,
+        unpacked=message.unpacked,
+        packed=message.packed,
+    )
+
+
+def _amplification_from_proto(message: pb.ReadAmplification) -> ReadAmplificationInfo:
+    return ReadAmplificationInfo(
+        blocks=message.blocks,
+        decoded_bytes=message.decoded_bytes,
+        cache_bytes=message.cache_bytes,
+        rows_per_row=message.rows_per_row,
     )

@@ -15,6 +15,7 @@ import pytest
 
 from dataserver.cli import progress
 from dataserver.cli.main import main
+from dataserver.testing import running_server
 
 
 class Done(NamedTuple):
@@ -67,11 +68,53 @@ def test_check_reports_figures_drops_and_lengths(dataserver, store):
     assert (done.returncode, done.stderr) == (0, "")
     lines = {line[:13].strip(): line[13:] for line in done.stdout.splitlines()}
     assert lines["rows"] == "5"
-    assert lines["tokens"] == "13, longest row 5"
-    assert lines["served"] == "1 rows, 3 tokens at max_length 3"
-    assert lines["cut off"] == "2 tokens (40.0 % of the served rows)"
-    assert lines["dropped"] == "1 empty, 2 no_target, 1 target_cut_off"
-    assert "4 .. 7           2  ####" in done.stdout
+    assert lines["tokens"] == "13, 3 a row, longest row 5"
+    assert lines["served"] == "1 row, 3 tokens at max_length 3 (23.1% of all tokens)"
+    assert lines["cut off"] == "2 tokens (40.0% of the served rows)"
+    assert [line[13:] for line in done.stdout.splitlines() if line.startswith("dropped")] == [
+        "1 row, empty: no tokens",
+        "2 rows, no_target: no 1 in loss_mask after the first token, which nothing predicts",
+        "1 row, target_cut_off: every target lies beyond max_length",
+    ]
+    assert f"4 .. 7           2  {'█' * 48}" in done.stdout
+    assert "padding: too few tokens to tell" in done.stdout
+
+
+def test_check_names_shards_what_it_passed_over_and_what_packing_saves(dataserver, tmp_path):
+    path = tmp_path / "chat"
+    path.mkdir()
+    for name, lengths in (("a.parquet", [3, 5] * 40), ("b.parquet", [8] * 10)):
+        ids = pa.array([[1] * length for length in lengths], pa.list_(pa.int32()))
+        pq.write_table(pa.table({"input_ids": ids, "loss_mask": ids}), path / name)
+    (path / "README.md").write_text("about")
+    said = dataserver("store", "check", path).stdout
+    assert re.search(r"format       parquet, 2 shards, [\d.]+ kB", said)
+    assert re.search(r"             b\.parquet: 10 rows, \d+ bytes", said)
+    assert "ignored      README.md (" in said
+    # Pairs of 3 and 5 fill a micro-batch of 8 to the brim.
+    assert re.search(r"\n +8 +[\d.]+% +0\.0%\n", said)
+
+
+def test_check_draws_the_lengths(dataserver, store, tmp_path):
+    picture = tmp_path / "lengths.png"
+    assert dataserver("store", "check", store, "--max-length", 3, "--histogram", picture).returncode == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    done = dataserver("store", "check", store, "--histogram", tmp_path / "nowhere" / "lengths.png")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot write the picture" in done.stderr
+
+
+def test_show_reports_what_check_reports(dataserver, store):
+    checked = json.loads(dataserver("store", "check", store, "--max-length", 3, "--json").stdout)
+    with running_server({"chat": store}) as server:
+        there = ("store", "show", "chat", "--max-length", 3, "--endpoint", server.endpoint)
+        shown = json.loads(dataserver(*there, "--json").stdout)
+        text = dataserver(*there).stdout
+    assert (checked.pop("verdict"), checked.pop("path"), checked.pop("name")) == ("admitted", str(store), str(store))
+    assert shown.pop("name") == "chat"
+    assert shown == checked
+    as_checked = dataserver("store", "check", store, "--max-length", 3).stdout
+    assert text.splitlines()[1:] == as_checked.splitlines()[1:]
 
 
 def test_check_shows_what_comes_of_splitting_long_rows(dataserver, store):

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2, store_service_pb2
-from dataserver.wire import runs, stores
+from dataserver.wire import runs, store_info, stores
 
 PAIRS = [
     (run_pb2.Run, runs.RunInfo),
@@ -17,13 +17,15 @@ PAIRS = [
     (cursor_service_pb2.RewindRunResponse, runs.RewindInfo),
     (cursor_service_pb2.MicroBatchPlan, runs.PlannedMicroBatch),
     (cursor_service_pb2.SamplePlan, runs.PlannedSample),
-    (store_service_pb2.Store, stores.StoreInfo),
-    (store_service_pb2.Column, stores.ColumnInfo),
-    (store_service_pb2.Shard, stores.ShardInfo),
-    (store_service_pb2.IgnoredPath, stores.IgnoredPathInfo),
-    (store_service_pb2.LengthBucket, stores.LengthBucketInfo),
-    (store_service_pb2.Link, stores.LinkInfo),
-    (store_service_pb2.Sample, stores.SampleInfo),
+    (store_service_pb2.Store, store_info.StoreInfo),
+    (store_service_pb2.Column, store_info.ColumnInfo),
+    (store_service_pb2.Shard, store_info.ShardInfo),
+    (store_service_pb2.IgnoredPath, store_info.IgnoredPathInfo),
+    (store_service_pb2.LengthBucket, store_info.LengthBucketInfo),
+    (store_service_pb2.Link, store_info.LinkInfo),
+    (store_service_pb2.Padding, store_info.PaddingInfo),
+    (store_service_pb2.ReadAmplification, store_info.ReadAmplificationInfo),
+    (store_service_pb2.Sample, store_info.SampleInfo),
 ]
 
 
@@ -54,14 +56,27 @@ def test_a_store_is_read_whole():
         dropped={"no_target": 2},
         length_histogram=[store_service_pb2.LengthBucket(begin=4, end=8, rows=7)],
         links=[store_service_pb2.Link(path="a.arrow", target="/elsewhere/a.arrow")],
+        padding=[store_service_pb2.Padding(micro_batch_tokens=64, rows=7, unpacked=0.5, packed=0.25)],
+        read_amplification=store_service_pb2.ReadAmplification(
+            blocks=9, decoded_bytes=100, cache_bytes=50, rows_per_row=2.5
+        ),
     )
     store = stores.store_from_proto(message)
     assert (store.name, store.rows, store.token_bytes, store.dropped) == ("chat", 7, 2, {"no_target": 2})
-    assert store.columns == (stores.ColumnInfo(name="input_ids", type="list<int32>"),)
-    assert store.shards == (stores.ShardInfo(path="a.arrow", size=9, rows=7, digest="00"),)
-    assert store.ignored == (stores.IgnoredPathInfo(path="README", reason="no data"),)
-    assert store.length_histogram == (stores.LengthBucketInfo(begin=4, end=8, rows=7),)
-    assert store.links == (stores.LinkInfo(path="a.arrow", target="/elsewhere/a.arrow"),)
+    assert store.columns == (store_info.ColumnInfo(name="input_ids", type="list<int32>"),)
+    assert store.shards == (store_info.ShardInfo(path="a.arrow", size=9, rows=7, digest="00"),)
+    assert store.ignored == (store_info.IgnoredPathInfo(path="README", reason="no data"),)
+    assert store.length_histogram == (store_info.LengthBucketInfo(begin=4, end=8, rows=7),)
+    assert store.links == (store_info.LinkInfo(path="a.arrow", target="/elsewhere/a.arrow"),)
+    assert store.padding == (store_info.PaddingInfo(micro_batch_tokens=64, rows=7, unpacked=0.5, packed=0.25),)
+    assert store.read_amplification == store_info.ReadAmplificationInfo(
+        blocks=9, decoded_bytes=100, cache_bytes=50, rows_per_row=2.5
+    )
+    assert stores.store_to_proto(store) == message
+
+
+def test_a_store_without_read_amplification_has_none():
+    assert stores.store_from_proto(store_service_pb2.Store(name="chat")).read_amplification is None
 
 
 def test_a_plan_keeps_rounds_ranks_and_samples_in_order():

@@ -1,0 +1,115 @@
+"""What there is to tell about stores, as values; needs nothing of protobuf, whose import takes its time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnInfo:
+    """A column of a store and its Arrow type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardInfo:
+    """A file of a store: path relative to it, bytes, rows, XXH3-128 in hex."""
+
+    path: str
+    size: int
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredPathInfo:
+    """A path of a store that was passed over, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkInfo:
+    """A file of a store that is a link out of it, and the file that is read."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthBucketInfo:
+    """How many rows have a length in [begin, end)."""
+
+    begin: int
+    end: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddingInfo:
+    """Shares of micro-batches of one size that hold no token, estimated from `rows` served rows or pieces of them.
+
+    `unpacked`: as many rows as fit, padded to the longest of them. `packed`: rows packed end to end.
+    """
+
+    micro_batch_tokens: int
+    rows: int
+    unpacked: float
+    packed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAmplificationInfo:
+    """A store whose `blocks` take more bytes decoded than the cache has.
+
+    `rows_per_row`: about how many rows are decoded for each row served in a full shuffle.
+    """
+
+    blocks: int
+    decoded_bytes: int
+    cache_bytes: int
+    rows_per_row: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreInfo:
+    """A store as it was admitted; what is dropped, served and padded is for samples of at most `max_length`.
+
+    `read_amplification`: None where rows cost no more than their own bytes, wherever they lie.
+    """
+
+    name: str
+    fingerprint: str
+    format: str
+    rows: int
+    tokens: int
+    longest_row: int
+    max_token: int
+    token_bytes: int
+    columns: tuple[ColumnInfo, ...]
+    shards: tuple[ShardInfo, ...]
+    ignored: tuple[IgnoredPathInfo, ...]
+    dropped: Mapping[str, int]
+    kept_rows: int
+    kept_tokens: int
+    cut_tokens: int
+    length_histogram: tuple[LengthBucketInfo, ...]
+    links: tuple[LinkInfo, ...]
+    max_token_row: int
+    loss_mask: str
+    max_length: int
+    padding: tuple[PaddingInfo, ...]
+    read_amplification: ReadAmplificationInfo | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleInfo:
+    """One row of a store, for people. `reason` says why it is not served; it is empty where it is."""
+
+    row: int
+    kept: bool
+    reason: str
+    input_ids: tuple[int, ...]
+    loss_mask: tuple[bool, ...]
