@@ -5,20 +5,19 @@
          ── `save_to_disk` output ─> the files that `state.json` names
 
 A file is data, ignored for a named reason, or a stranger; a strange file refuses the store,
-because passing over it could lose rows. Links to files are followed and, where they lead out of
-the store, reported. Links to directories are refused: they may form loops.
+because passing over it could lose rows. The rules are the same wherever the files lie.
 """
 
 import json
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dataserver.errors import StoreNotFoundError, StoreRefusedError
-from dataserver.stores.files import LocalFiles, StoreFiles
+from dataserver.stores.files import StoreFiles, is_hidden
+from dataserver.stores.local_files import LocalFiles
 
 FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _NOT_YET = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".json.zst")
@@ -55,14 +54,24 @@ def discover(path: Path) -> Discovery:
     mixed formats, and a directory without data.
     """
     if path.is_file():
-        return Discovery(files=LocalFiles(root=path.parent), format=_format_of_file(path), paths=(path.name,))
+        return discover_file(LocalFiles(root=path.parent), path.name)
     if not path.is_dir():
         raise StoreNotFoundError(f"Pretokenized dataset at '{path}': there is no such file or directory.")
-    if (path / _SPLITS).is_file():
-        raise _splits_refusal(path)
-    if (path / _STATE).is_file():
-        return _discover_saved(path)
-    return _discover_directory(path)
+    return discover_directory(LocalFiles(root=path))
+
+
+def discover_file(files: StoreFiles, name: str) -> Discovery:
+    """The store that is the one file `name`."""
+    return Discovery(files=files, format=_format_of_file(files, name), paths=(name,))
+
+
+def discover_directory(files: StoreFiles) -> Discovery:
+    """The store that is a directory of files."""
+    if files.is_file(_SPLITS):
+        raise _splits_refusal(files)
+    if files.is_file(_STATE):
+        return _discover_saved(files)
+    return _discover_loose(files)
 
 
 def natural_key(relative: str) -> tuple[tuple[str | int, ...], str]:
@@ -74,57 +83,44 @@ def natural_key(relative: str) -> tuple[tuple[str | int, ...], str]:
     return tuple(int(piece) if at % 2 else piece for at, piece in enumerate(pieces)), relative
 
 
-def _discover_directory(root: Path) -> Discovery:
+def _discover_loose(files: StoreFiles) -> Discovery:
     data: list[str] = []
     ignored: list[IgnoredPath] = []
-    for relative in _walk(root, "", ignored):
+    for relative in files.walk():
+        _check_nothing_saved(files, relative)
         reason = _why_ignored(relative)
         if reason is None:
-            _check_is_file(root, relative)
+            _check_is_file(files, relative)
             data.append(relative)
         else:
             ignored.append(IgnoredPath(path=relative, reason=reason))
-    formats = {relative: _format_of(root, relative) for relative in sorted(data, key=natural_key)}
-    _check_one_format(root, formats)
+    formats = {relative: _format_of(files, relative) for relative in sorted(data, key=natural_key)}
+    _check_one_format(files, formats)
     return Discovery(
-        files=LocalFiles(root=root),
+        files=files,
         format=next(iter(formats.values())),
         paths=tuple(formats),
         ignored=tuple(sorted(ignored, key=lambda entry: natural_key(entry.path))),
-        links=_links_out(root, formats),
+        links=files.links_out(tuple(formats)),
     )
 
 
-def _walk(root: Path, below: str, ignored: list[IgnoredPath]) -> Iterator[str]:
-    """Relative paths of all files under `root/below`; hidden directories go to `ignored`."""
-    with os.scandir(root / below) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        relative = f"{below}/{entry.name}" if below else entry.name
-        if not entry.is_dir():
-            if below and entry.name in (_STATE, _SPLITS):
-                raise StoreRefusedError(
-                    f"'{root / below}' was written by save_to_disk and lies inside the store '{root}'. "
-                    "Name such a directory as a store of its own."
-                )
-            yield relative
-        elif entry.name.startswith((".", "_")):
-            ignored.append(IgnoredPath(path=f"{relative}/", reason="hidden or underscore directory"))
-        elif entry.is_symlink():
-            raise StoreRefusedError(
-                f"'{relative}' in '{root}' is a link to a directory, which is not followed. "
-                "Move the directory into the store, or name it as a store of its own."
-            )
-        else:
-            yield from _walk(root, relative, ignored)
+def _check_nothing_saved(files: StoreFiles, relative: str) -> None:
+    below, _, name = relative.rpartition("/")
+    if below and name in (_STATE, _SPLITS):
+        raise StoreRefusedError(
+            f"'{files.name}/{below}' was written by save_to_disk and lies inside the store '{files.name}'. "
+            "Name such a directory as a store of its own."
+        )
 
 
 def _why_ignored(relative: str) -> str | None:
     """The reason why a file is no data, or None."""
-    name = relative.rsplit("/", 1)[-1]
+    kind = "directory" if relative.endswith("/") else "file"
+    name = relative.rstrip("/").rsplit("/", 1)[-1]
     lower = name.lower()
-    if name.startswith((".", "_")):
-        return "hidden or underscore file"
+    if is_hidden(name):
+        return f"hidden or underscore {kind}"
     if lower.endswith(".crc"):
         return "checksum file"
     if lower.endswith(".tmp"):
@@ -136,15 +132,15 @@ def _why_ignored(relative: str) -> str | None:
     return None
 
 
-def _check_is_file(root: Path, relative: str) -> None:
+def _check_is_file(files: StoreFiles, relative: str) -> None:
     """A link to nothing would lose rows, and a pipe could be waited on for ever."""
-    if not (root / relative).is_file():
+    if not files.is_file(relative):
         raise StoreRefusedError(
-            f"'{relative}' in '{root}' is no file that can be read: is it a broken link, or a pipe?"
+            f"'{relative}' in '{files.name}' is no file that can be read: is it a broken link, or a pipe?"
         )
 
 
-def _format_of(root: Path, relative: str) -> str:
+def _format_of(files: StoreFiles, relative: str) -> str:
     lower = relative.lower()
     for suffix, name in FORMATS.items():
         if lower.endswith(suffix):
@@ -152,91 +148,84 @@ def _format_of(root: Path, relative: str) -> str:
     if lower.endswith(_NOT_YET):
         return "jsonl"
     raise StoreRefusedError(
-        f"'{relative}' in '{root}' is no data file that is known ({', '.join(FORMATS)}) and none that is ignored. "
-        "Rename it, move it away, or let its name begin with '_'."
+        f"'{relative}' in '{files.name}' is no data file that is known ({', '.join(FORMATS)}) and none that is "
+        "ignored. Rename it, move it away, or let its name begin with '_'."
     )
 
 
-def _format_of_file(path: Path) -> str:
-    if path.name.lower().endswith(".json"):
-        raise _not_yet(path)
-    found = _format_of(path.parent, path.name)
+def _format_of_file(files: StoreFiles, name: str) -> str:
+    if name.lower().endswith(".json"):
+        raise _not_yet(f"{files.name}/{name}")
+    found = _format_of(files, name)
     if found == "jsonl":
-        raise _not_yet(path)
+        raise _not_yet(f"{files.name}/{name}")
     return found
 
 
-def _check_one_format(root: Path, formats: dict[str, str]) -> None:
+def _check_one_format(files: StoreFiles, formats: dict[str, str]) -> None:
     if not formats:
         raise StoreRefusedError(
-            f"Pretokenized dataset at '{root}': no data files ({', '.join(FORMATS)}) in this directory."
+            f"Pretokenized dataset at '{files.name}': no data files ({', '.join(FORMATS)}) in this directory."
         )
     first = {name: path for path, name in reversed(formats.items())}
     if len(first) > 1:
         raise StoreRefusedError(
-            f"Pretokenized dataset at '{root}' mixes formats: "
+            f"Pretokenized dataset at '{files.name}' mixes formats: "
             + ", ".join(f"'{path}' is {name}" for name, path in sorted(first.items()))
             + ". A store has one data format."
         )
     if "jsonl" in first:
-        raise _not_yet(root / first["jsonl"])
+        raise _not_yet(f"{files.name}/{first['jsonl']}")
 
 
-def _not_yet(path: Path) -> StoreRefusedError:
+def _not_yet(path: str) -> StoreRefusedError:
     return StoreRefusedError(f"'{path}' is JSON, which is not read yet. Write it as Arrow or Parquet.")
 
 
-def _links_out(root: Path, paths: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    found = []
-    inside = root.resolve()
-    for relative in paths:
-        target = (root / relative).resolve()
-        if not target.is_relative_to(inside):
-            found.append((relative, str(target)))
-    return tuple(found)
+def _splits_refusal(files: StoreFiles) -> StoreRefusedError:
+    splits = _read_json(files, _SPLITS).get("splits", [])
+    choices = ", ".join(f"'{files.name}/{split}'" for split in splits)
+    return StoreRefusedError(f"'{files.name}' holds several splits of a data set. Name one of them: {choices}.")
 
 
-def _splits_refusal(root: Path) -> StoreRefusedError:
-    splits = _read_json(root / _SPLITS).get("splits", [])
-    choices = ", ".join(f"'{root / str(split)}'" for split in splits)
-    return StoreRefusedError(f"'{root}' holds several splits of a data set. Name one of them: {choices}.")
-
-
-def _discover_saved(root: Path) -> Discovery:
+def _discover_saved(files: StoreFiles) -> Discovery:
     """A `save_to_disk` directory: `_data_files` decides, whatever else lies beside."""
-    state = _read_json(root / _STATE)
+    state = _read_json(files, _STATE)
     try:
         names = [str(entry["filename"]) for entry in state["_data_files"]]
     except (KeyError, TypeError) as error:
         raise StoreRefusedError(
-            f"'{root / _STATE}' names no _data_files: it was not written by save_to_disk."
+            f"'{files.name}/{_STATE}' names no _data_files: it was not written by save_to_disk."
         ) from error
     if not names:
-        raise StoreRefusedError(f"Pretokenized dataset at '{root}': '{_STATE}' names no data files.")
+        raise StoreRefusedError(f"Pretokenized dataset at '{files.name}': '{_STATE}' names no data files.")
     if state.get("_indices_data_files"):
-        raise StoreRefusedError(f"'{root}' selects rows through an indices file. Save it with flatten_indices().")
-    for name in names:
-        if "/" in name or not (root / name).is_file():
-            raise StoreRefusedError(f"'{root / _STATE}' names the data file '{name}', which is not there.", shard=name)
+        raise StoreRefusedError(f"'{files.name}' selects rows through an indices file. Save it with flatten_indices().")
+    _check_are_there(files, names)
     ignored = [
-        IgnoredPath(path=entry.name, reason="not among the data files of state.json")
-        for entry in sorted(root.iterdir())
-        if entry.name not in names
+        IgnoredPath(path=name, reason="not among the data files of state.json")
+        for name in files.top()
+        if name not in names
     ]
     return Discovery(
-        files=LocalFiles(root=root),
-        format="arrow",
-        paths=tuple(names),
-        ignored=tuple(ignored),
-        links=_links_out(root, dict.fromkeys(names, "arrow")),
+        files=files, format="arrow", paths=tuple(names), ignored=tuple(ignored), links=files.links_out(names)
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _check_are_there(files: StoreFiles, names: Iterable[str]) -> None:
+    for name in names:
+        if "/" in name or not files.is_file(name):
+            raise StoreRefusedError(
+                f"'{files.name}/{_STATE}' names the data file '{name}', which is not there.", shard=name
+            )
+
+
+def _read_json(files: StoreFiles, name: str) -> dict[str, Any]:
+    source = files.open(name)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(source.read(0, source.size))
     except ValueError as error:
-        raise StoreRefusedError(f"'{path}' is not readable as JSON: {error}.") from error
+        raise StoreRefusedError(f"'{files.name}/{name}' is not readable as JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise StoreRefusedError(f"'{path}' is not a JSON object.")
+        raise StoreRefusedError(f"'{files.name}/{name}' is not a JSON object.")
     return content

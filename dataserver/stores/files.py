@@ -1,14 +1,14 @@
-"""Where the files of a store lie, and how their bytes are read.
+"""What a store asks of the place where its files lie.
 
-    StoreFiles ── stat(path) ──> FileStamp   is it still the file that was admitted?
+    StoreFiles ── walk() ──────> which files there are
+               ├─ stat(path) ──> FileStamp   is it still the file that was admitted?
                └─ open(path) ──> ByteSource  its bytes, at any place
 
-Nothing above this module knows whether a store lies on a local disk.
+Implemented by `local_files` and `remote_files`; nothing else knows whether a store lies on a local disk.
 """
 
-import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -40,7 +40,7 @@ class ByteSource(Protocol):
         """Where the file can be mapped; None where it can only be read."""
 
     def read(self, begin: int, end: int) -> bytes:
-        """Bytes `begin` up to `end`, fewer only where the file ends. Raises `OSError`."""
+        """Bytes `begin` up to `end`, fewer only where a local file ends. Raises `OSError`, `DataServerError`."""
 
 
 class StoreFiles(Protocol):
@@ -50,44 +50,29 @@ class StoreFiles(Protocol):
     def name(self) -> str:
         """Where they are, for messages."""
 
+    @property
+    def watched(self) -> bool:
+        """Whether a file could change under its reader unnoticed, so that its stamp must be looked at now and then."""
+
+    def walk(self) -> Iterator[str]:
+        """All files, however deep; a hidden directory once, with a `/` at its end. Raises `StoreRefusedError`."""
+
+    def top(self) -> Sequence[str]:
+        """Names of the files and directories of the uppermost level, sorted."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file that can be read stands at `path`."""
+
     def stat(self, path: str) -> FileStamp:
-        """What stands at `path` now. Raises `OSError`."""
+        """What stands at `path` now. Raises `OSError`, `DataServerError`."""
 
     def open(self, path: str) -> ByteSource:
-        """The file at `path`. Raises `OSError`."""
+        """The file at `path`. Raises `OSError`, `DataServerError`."""
+
+    def links_out(self, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Those of `paths` that lead out of the store, each with where it leads."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalSource:
-    """A file on a local disk; see `ByteSource`. Holds no descriptor between two reads."""
-
-    name: str
-    size: int
-    local_path: Path
-
-    def read(self, begin: int, end: int) -> bytes:
-        """See `ByteSource`."""
-        with self.local_path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), end - begin, begin)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalFiles:
-    """Files below a local directory; see `StoreFiles`."""
-
-    root: Path
-
-    @cached_property
-    def name(self) -> str:
-        """See `StoreFiles`."""
-        return str(self.root)
-
-    def stat(self, path: str) -> FileStamp:
-        """See `StoreFiles`. Links are followed."""
-        found = (self.root / path).stat()
-        return FileStamp(size=found.st_size, version=f"modified {found.st_mtime_ns} ns, inode {found.st_ino}")
-
-    def open(self, path: str) -> LocalSource:
-        """See `StoreFiles`."""
-        local_path = self.root / path
-        return LocalSource(name=path, size=local_path.stat().st_size, local_path=local_path)
+def is_hidden(name: str) -> bool:
+    """Whether a file or directory of this name is no data."""
+    return name.startswith((".", "_"))

@@ -77,6 +77,8 @@ class ShardRows:
 
     def check_unchanged(self) -> None:
         """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
+        if not self._files.watched:
+            return
         for number in range(len(self._manifest.shards)):
             self._check(number)
 
@@ -114,7 +116,7 @@ class ShardRows:
 
     def _check_now_and_then(self, number: int) -> None:
         now = time.monotonic()
-        if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
+        if self._files.watched and now - self._checked_at[number] >= _CHECK_INTERVAL_S:
             self._check(number)
             self._checked_at[number] = now
 

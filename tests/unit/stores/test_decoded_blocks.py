@@ -14,7 +14,7 @@ from dataserver.run_spec import Shuffle
 from dataserver.sampling.order import SampleOrder
 from dataserver.stores import BlockCache, open_store
 from dataserver.stores.decoded import DecodedReader
-from dataserver.stores.files import LocalFiles
+from dataserver.stores.local_files import LocalFiles
 from dataserver.stores.parquet_file import ParquetFile
 
 
