@@ -75,9 +75,10 @@ def _print(out: "Console", plan: "StepDescription") -> None:
         f"{plan.target_count} targets, plan {plan.plan_digest}"
     )
     out.print(
-        f"token efficiency {plan.token_efficiency:.3f}, rank max/mean {plan.rank_imbalance:.3f}, "
-        f"round inflation {plan.round_inflation:.3f}"
+        f"token efficiency {plan.figures.token_efficiency:.3f}, rank max/mean {plan.figures.rank_imbalance:.3f}, "
+        f"round inflation {plan.figures.round_inflation:.3f}"
     )
+    out.print("tokens by store: " + _store_tokens(plan))
     cells = {(planned.round, planned.dp_rank): _cell(planned) for planned in plan.micro_batches}
     table = Table("round", *(f"rank {rank}" for rank in range(plan.dp_world_size)), box=None)
     for round_index in sorted({planned.round for planned in plan.micro_batches}):
@@ -85,6 +86,14 @@ def _print(out: "Console", plan: "StepDescription") -> None:
         table.add_row(str(round_index), *(cells.get((round_index, rank), "") for rank in ranks))
     out.print(table)
     out.print()
+
+
+def _store_tokens(plan: "StepDescription") -> str:
+    tokens: dict[str, int] = {}
+    for planned in plan.micro_batches:
+        for sample in planned.samples:
+            tokens[sample.store] = tokens.get(sample.store, 0) + sample.length
+    return ", ".join(f"{store} {count} ({count / plan.token_count:.1%})" for store, count in sorted(tokens.items()))
 
 
 def _cell(planned: "PlannedMicroBatch") -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from dataserver.run_spec import RunSpec
     from dataserver.wire.runs import RunEventInfo, RunInfo
+    from dataserver.wire.totals import FiguresInfo, TotalsInfo
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -175,6 +176,8 @@ def _facts(run: "RunInfo") -> list[tuple[str, str]]:
         ("sealed", f"step {run.sealed_step}"),
         ("consumed", f"step {run.consumed_step}"),
     ]
+    if run.totals is not None:
+        facts += _totals(run.totals)
     if attempt is not None:
         facts += [
             ("attempt", f"{attempt.number} of {attempt.holder}, from step {attempt.base.step}"),
@@ -185,3 +188,19 @@ def _facts(run: "RunInfo") -> list[tuple[str, str]]:
     batch = run.spec.batch if attempt is None else attempt.batch
     fields = ", ".join(f"{name} {value}" for name, value in batch.model_dump(mode="json", exclude_none=True).items())
     return [*facts, ("batch", fields)]
+
+
+def _totals(totals: "TotalsInfo") -> list[tuple[str, str]]:
+    served = (f"{each.store} {each.tokens} ({each.share:.2%})" for each in totals.stores)
+    return [
+        ("last step", _figures(totals.last)),
+        (f"mean of {totals.steps}", _figures(totals.mean)),
+        ("tokens", ", ".join(served)),
+    ]
+
+
+def _figures(figures: "FiguresInfo") -> str:
+    return (
+        f"token efficiency {figures.token_efficiency:.3f}, rank max/mean {figures.rank_imbalance:.3f}, "
+        f"round inflation {figures.round_inflation:.3f}"
+    )

@@ -6,6 +6,7 @@ sql         the ledger on a database: one transaction a method
   runs, attempts, streams, seals, commits    what those transactions do
 database    transactions, retries, the database's faults as ours
 engine      SQLite and PostgreSQL, set up for durability
+totals      what sealed steps add up to
 schema      tables and their version
 """
 

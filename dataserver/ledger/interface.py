@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dataserver.cursor import Cursor
+from dataserver.ledger.totals import SealedTotals, StepServed
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -61,7 +62,8 @@ class Run:
 
     `last_attempt` is the highest number ever issued; `attempt` is None before the first attempt
     and after a rewind. `acked_steps[w]` is what world rank w acknowledged last, and
-    `consumed_step` their minimum (both start at the attempt's base).
+    `consumed_step` their minimum (both start at the attempt's base). `totals`: what the steps
+    up to `sealed_step` add up to; None where none of them is in the ledger.
     """
 
     name: str
@@ -76,11 +78,12 @@ class Run:
     consumed_step: int
     acked_steps: tuple[int, ...]
     ended: bool
+    totals: SealedTotals | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """A step, fixed. With `end_of_run`, the fact that step `step` does not exist."""
+    """A step, fixed. With `end_of_run`, the fact that step `step` does not exist, and without `totals`."""
 
     step: int
     attempt: int
@@ -90,11 +93,12 @@ class Seal:
     sync_weights: bool
     last: bool
     end_of_run: bool
+    totals: SealedTotals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedSeal:
-    """What a server asks to have sealed. The ledger adds the sync flag."""
+    """What a server asks to have sealed. The ledger adds the sync flag. `served` is None at the end of the run."""
 
     step: int
     end: Cursor
@@ -102,6 +106,7 @@ class ProposedSeal:
     planner_version: int
     last: bool
     end_of_run: bool
+    served: StepServed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

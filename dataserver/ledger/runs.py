@@ -15,6 +15,7 @@ from dataserver.ledger.interface import Attempt, AttemptKey, Event, Run
 from dataserver.ledger.records import RankRow, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import steps as step_rules
+from dataserver.ledger.totals import SealedTotals
 from dataserver.planning.fingerprint import differing_fields
 from dataserver.run_spec import BatchSpec, RunSpec
 
@@ -92,7 +93,7 @@ def remove(connection: Connection, run: RunRow) -> None:
     connection.execute(delete(schema.runs).where(schema.runs.c.uid == run.uid))
 
 
-def describe(connection: Connection, run: RunRow, lease_s: float) -> Run:
+def describe(connection: Connection, run: RunRow, lease_s: float, totals: SealedTotals | None) -> Run:
     """The run as others see it."""
     acked_steps = tuple(rank.acked_step for rank in read_ranks(connection, run))
     return Run(
@@ -108,6 +109,7 @@ def describe(connection: Connection, run: RunRow, lease_s: float) -> Run:
         consumed_step=step_rules.consumed_step(acked_steps, run.committed.step),
         acked_steps=acked_steps,
         ended=run.ended,
+        totals=totals,
     )
 
 
@@ -180,12 +182,8 @@ def record_event(
 def list_events(connection: Connection, run: RunRow, limit: int, after: int) -> list[Event]:
     """The run's history, the oldest first."""
     events = schema.events
-    rows = connection.execute(
-        select(events)
-        .where(events.c.run_uid == run.uid, events.c.number > after)
-        .order_by(events.c.number)
-        .limit(limit)
-    )
+    ours = (events.c.run_uid == run.uid, events.c.number > after)
+    rows = connection.execute(select(events).where(*ours).order_by(events.c.number).limit(limit))
     return [
         Event(number=r.number, time=r.time, kind=r.kind, attempt=r.attempt, step=r.step, detail=r.detail) for r in rows
     ]

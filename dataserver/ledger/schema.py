@@ -7,7 +7,7 @@
      └────< events
 
 Steps, numbers of attempts and policy versions are 64-bit; cursors and specs are JSON text as
-`Cursor.to_json` and pydantic write it; times are seconds since 1970.
+`Cursor.to_json`, `SealedTotals.to_json` and pydantic write it; times are seconds since 1970.
 """
 
 from sqlalchemy import (
@@ -31,7 +31,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 metadata = MetaData()
 
@@ -108,6 +108,7 @@ seals = Table(
     Column("sync_weights", Boolean, nullable=False),
     Column("last", Boolean, nullable=False),
     Column("end_of_run", Boolean, nullable=False),
+    Column("totals", Text),
 )
 
 commits = Table(

@@ -9,6 +9,7 @@ from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
 from dataserver.ledger.rules import steps as step_rules
+from dataserver.ledger.totals import SealedTotals, add_step
 
 
 def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: ProposedSeal, now: float) -> Seal:
@@ -21,7 +22,8 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
         step_rules.refuse_other_plan(run, found, proposed)
         return found
     step_rules.refuse_gap(run, proposed)
-    step_rules.refuse_after_last(run, read_seal(connection, run.uid, run.sealed_step), proposed)
+    before = read_seal(connection, run.uid, run.sealed_step)
+    step_rules.refuse_after_last(run, before, proposed)
     sealed = Seal(
         step=proposed.step,
         attempt=attempt.number,
@@ -31,9 +33,18 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
         sync_weights=not proposed.end_of_run and _sync_weights(connection, run, proposed.step, now),
         last=proposed.last,
         end_of_run=proposed.end_of_run,
+        totals=None
+        if proposed.served is None
+        else add_step(None if before is None else before.totals, proposed.served),
     )
     _write_seal(connection, run, sealed, now)
     return sealed
+
+
+def read_totals(connection: Connection, run: RunRow) -> SealedTotals | None:
+    """What the surviving steps up to the last sealed one add up to."""
+    seal = read_seal(connection, run.uid, run.sealed_step)
+    return None if seal is None else seal.totals
 
 
 def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
@@ -51,6 +62,7 @@ def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
         sync_weights=row.sync_weights,
         last=row.last,
         end_of_run=row.end_of_run,
+        totals=None if row.totals is None else SealedTotals.from_json(row.totals),
     )
 
 
@@ -107,6 +119,7 @@ def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -
             sync_weights=sealed.sync_weights,
             last=sealed.last,
             end_of_run=sealed.end_of_run,
+            totals=None if sealed.totals is None else sealed.totals.to_json(),
         )
     )
     if not sealed.end_of_run:

@@ -50,6 +50,12 @@ class Plan:
     digest: str
     figures: PackingFigures
 
+    def source_tokens(self) -> list[int]:
+        """Tokens served of each source up to the last that has a sample here."""
+        tokens = np.zeros(int(self.samples.source.max()) + 1, dtype=np.int64)
+        np.add.at(tokens, self.samples.source, self.lengths)
+        return tokens.tolist()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfRun:

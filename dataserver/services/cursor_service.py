@@ -7,7 +7,7 @@ from dataserver.ledger.interface import AttemptKey, Ledger
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.services import fields, pages
 from dataserver.services.describe import Described, StepDescriber
-from dataserver.services.run_messages import commit_to_proto
+from dataserver.services.run_messages import commit_to_proto, figures_to_proto
 from dataserver.streaming.call import Call
 from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.opening import check_attempt_id
@@ -86,7 +86,6 @@ class CursorService(CursorServiceServicer):
 
 def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse:
     plan = described.plan
-    figures = plan.figures
     rows = described.context.table.store_rows(plan.samples)
     offsets = described.context.table.offsets(plan.samples)
     names = [source.store for source in described.context.order.sources]
@@ -117,11 +116,7 @@ def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse
         sync_weights=described.sync_weights,
         dp_world_size=plan.dp_world_size,
         micro_batches=micro_batches,
-        figures=pb.PackingFigures(
-            token_efficiency=figures.token_efficiency,
-            rank_imbalance=figures.rank_imbalance,
-            round_inflation=figures.round_inflation,
-        ),
+        figures=figures_to_proto(plan.figures),
         target_count=plan.target_count,
         token_count=plan.token_count,
         sample_count=len(plan.samples),

@@ -3,6 +3,8 @@
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dataserver.ledger.interface import Attempt, Commit, Event, Run
+from dataserver.ledger.totals import SealedTotals
+from dataserver.packing.figures import PackingFigures
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, run_spec_to_proto
 
@@ -22,6 +24,30 @@ def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
         acked_steps=run.acked_steps,
         ended=run.ended,
         epoch_samples=epoch_samples,
+        totals=None if run.totals is None else totals_to_proto(run.totals),
+    )
+
+
+def totals_to_proto(totals: SealedTotals) -> run_pb2.SealedTotals:
+    """What the sealed steps add up to."""
+    tokens = sum(totals.store_tokens.values())
+    return run_pb2.SealedTotals(
+        steps=totals.steps,
+        last=figures_to_proto(totals.last),
+        mean=figures_to_proto(totals.mean),
+        stores=[
+            run_pb2.StoreTokens(store=store, tokens=count, share=count / tokens)
+            for store, count in totals.store_tokens.items()
+        ],
+    )
+
+
+def figures_to_proto(figures: PackingFigures) -> run_pb2.PackingFigures:
+    """The three figures of a packing."""
+    return run_pb2.PackingFigures(
+        token_efficiency=figures.token_efficiency,
+        rank_imbalance=figures.rank_imbalance,
+        round_inflation=figures.round_inflation,
     )
 
 

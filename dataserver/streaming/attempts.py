@@ -8,11 +8,12 @@ that acknowledge at about the same time.
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError, PreconditionError, RunNotFoundError, StaleAttemptError
 from dataserver.ledger.interface import Attempt, Ledger, ProposedSeal, Run, Seal
+from dataserver.ledger.totals import StepServed
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.streaming.contexts import RunContext
@@ -136,6 +137,7 @@ class LiveAttempt:
             planner_version=PLANNER_VERSION,
             last=ends or (isinstance(plan, Plan) and plan.last),
             end_of_run=ends,
+            served=None if isinstance(plan, EndOfRun) else self._served(plan),
         )
         try:
             seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed)
@@ -143,16 +145,22 @@ class LiveAttempt:
             self.end(error)
             raise
         self.pacing.note_sealed(step)
-        self._count_sealed(plan)
+        self._count_sealed(seal)
         return SealedStep(plan=plan, seal=seal)
 
-    def _count_sealed(self, plan: Plan | EndOfRun) -> None:
-        if isinstance(plan, EndOfRun):
+    def _served(self, plan: Plan) -> StepServed:
+        names = (source.store for source in self.context.order.sources)
+        return StepServed(figures=plan.figures, store_tokens=dict(zip(names, plan.source_tokens(), strict=False)))
+
+    def _count_sealed(self, seal: Seal) -> None:
+        if seal.totals is None:
             return
         self._metrics.steps_sealed.inc()
-        self._metrics.sealed_step.labels(self.run_name).set(plan.step)
-        for figure in ("token_efficiency", "rank_imbalance", "round_inflation"):
-            self._metrics.packing.labels(self.run_name, figure).set(getattr(plan.figures, figure))
+        self._metrics.sealed_step.labels(self.run_name).set(seal.step)
+        for figure, value in asdict(seal.totals.last).items():
+            self._metrics.packing.labels(self.run_name, figure).set(value)
+        for store, tokens in seal.totals.store_tokens.items():
+            self._metrics.run_tokens.labels(self.run_name, store).set(tokens)
 
     # -- acks and progress --------------------------------------------------------------------
 

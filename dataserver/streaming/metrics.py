@@ -60,6 +60,13 @@ class Metrics:
             registry=registry,
             multiprocess_mode="mostrecent",
         )
+        self.run_tokens = Gauge(
+            "dataserver_run_tokens",
+            "Tokens in the sealed steps of a run, without padding, by store.",
+            ["run", "store"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
         self.sealed_step = Gauge(
             "dataserver_sealed_step", "Last step sealed.", ["run"], registry=registry, multiprocess_mode="max"
         )
@@ -89,5 +96,5 @@ class Metrics:
     def forget_run(self, run: str) -> None:
         """Drop the series of a run that is deleted. Where several processes add up, they stay until the restart."""
         with warnings.catch_warnings(action="ignore"):
-            for gauge in (self.packing, self.sealed_step, self.consumed_step):
+            for gauge in (self.packing, self.run_tokens, self.sealed_step, self.consumed_step):
                 gauge.remove_by_labels({"run": run})

@@ -23,44 +23,43 @@ _sym_db = _symbol_database.Default()
 
 
 from dataserver.v1 import cursor_pb2 as dataserver_dot_v1_dot_cursor__pb2
+from dataserver.v1 import run_pb2 as dataserver_dot_v1_dot_run__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"dataserver/v1/cursor_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n\x10GetCursorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"R\n\x11GetCursorResponse\x12%\n\x06\x63ursor\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x63heckpoint_uri\x18\x02 \x01(\t\"H\n\x12ListCursorsRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x13ListCursorsResponse\x12&\n\x07\x63ommits\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Commit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x06\x43ommit\x12%\n\x06\x63ursor\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x16\n\x0e\x63heckpoint_uri\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x86\x01\n\x13\x43ommitCursorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12%\n\x06\x63ursor\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x63heckpoint_uri\x18\x04 \x01(\t\x12\x12\n\nattempt_id\x18\x05 \x01(\t\"@\n\x14\x43ommitCursorResponse\x12(\n\tcommitted\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\"0\n\x10RewindRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"U\n\x11RewindRunResponse\x12(\n\tcommitted\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x66\x65nced_attempt\x18\x02 \x01(\x03\"i\n\x13\x44\x65scribeStepRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x15\n\rdp_world_size\x18\x03 \x01(\x05\x12\x14\n\x07\x64p_rank\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\n\n\x08_dp_rank\"\xf6\x02\n\x14\x44\x65scribeStepResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12$\n\x05\x62\x65gin\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bplan_digest\x18\x05 \x01(\t\x12\x14\n\x0csync_weights\x18\x06 \x01(\x08\x12\x15\n\rdp_world_size\x18\x07 \x01(\x05\x12\x34\n\rmicro_batches\x18\x08 \x03(\x0b\x32\x1d.dataserver.v1.MicroBatchPlan\x12.\n\x07\x66igures\x18\t \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12\x14\n\x0ctarget_count\x18\n \x01(\x03\x12\x13\n\x0btoken_count\x18\x0b \x01(\x03\x12\x14\n\x0csample_count\x18\x0c \x01(\x03\x12\x0c\n\x04last\x18\r \x01(\x08\"\\\n\x0eMicroBatchPlan\x12\r\n\x05round\x18\x01 \x01(\x05\x12\x0f\n\x07\x64p_rank\x18\x02 \x01(\x05\x12*\n\x07samples\x18\x03 \x03(\x0b\x32\x19.dataserver.v1.SamplePlan\"H\n\nSamplePlan\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0b\n\x03row\x18\x02 \x01(\x03\x12\x0e\n\x06length\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"[\n\x0ePackingFigures\x12\x18\n\x10token_efficiency\x18\x01 \x01(\x01\x12\x16\n\x0erank_imbalance\x18\x02 \x01(\x01\x12\x17\n\x0fround_inflation\x18\x03 \x01(\x01\x32\xb7\x03\n\rCursorService\x12N\n\tGetCursor\x12\x1f.dataserver.v1.GetCursorRequest\x1a .dataserver.v1.GetCursorResponse\x12T\n\x0bListCursors\x12!.dataserver.v1.ListCursorsRequest\x1a\".dataserver.v1.ListCursorsResponse\x12W\n\x0c\x43ommitCursor\x12\".dataserver.v1.CommitCursorRequest\x1a#.dataserver.v1.CommitCursorResponse\x12N\n\tRewindRun\x12\x1f.dataserver.v1.RewindRunRequest\x1a .dataserver.v1.RewindRunResponse\x12W\n\x0c\x44\x65scribeStep\x12\".dataserver.v1.DescribeStepRequest\x1a#.dataserver.v1.DescribeStepResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"dataserver/v1/cursor_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x17\x64\x61taserver/v1/run.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"A\n\x10GetCursorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"R\n\x11GetCursorResponse\x12%\n\x06\x63ursor\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x63heckpoint_uri\x18\x02 \x01(\t\"H\n\x12ListCursorsRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"V\n\x13ListCursorsResponse\x12&\n\x07\x63ommits\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Commit\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x06\x43ommit\x12%\n\x06\x63ursor\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x16\n\x0e\x63heckpoint_uri\x18\x03 \x01(\t\x12(\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x86\x01\n\x13\x43ommitCursorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12%\n\x06\x63ursor\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x63heckpoint_uri\x18\x04 \x01(\t\x12\x12\n\nattempt_id\x18\x05 \x01(\t\"@\n\x14\x43ommitCursorResponse\x12(\n\tcommitted\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\"0\n\x10RewindRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"U\n\x11RewindRunResponse\x12(\n\tcommitted\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x16\n\x0e\x66\x65nced_attempt\x18\x02 \x01(\x03\"i\n\x13\x44\x65scribeStepRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x15\n\rdp_world_size\x18\x03 \x01(\x05\x12\x14\n\x07\x64p_rank\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\n\n\x08_dp_rank\"\xf6\x02\n\x14\x44\x65scribeStepResponse\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12$\n\x05\x62\x65gin\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\"\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bplan_digest\x18\x05 \x01(\t\x12\x14\n\x0csync_weights\x18\x06 \x01(\x08\x12\x15\n\rdp_world_size\x18\x07 \x01(\x05\x12\x34\n\rmicro_batches\x18\x08 \x03(\x0b\x32\x1d.dataserver.v1.MicroBatchPlan\x12.\n\x07\x66igures\x18\t \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12\x14\n\x0ctarget_count\x18\n \x01(\x03\x12\x13\n\x0btoken_count\x18\x0b \x01(\x03\x12\x14\n\x0csample_count\x18\x0c \x01(\x03\x12\x0c\n\x04last\x18\r \x01(\x08\"\\\n\x0eMicroBatchPlan\x12\r\n\x05round\x18\x01 \x01(\x05\x12\x0f\n\x07\x64p_rank\x18\x02 \x01(\x05\x12*\n\x07samples\x18\x03 \x03(\x0b\x32\x19.dataserver.v1.SamplePlan\"H\n\nSamplePlan\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0b\n\x03row\x18\x02 \x01(\x03\x12\x0e\n\x06length\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x32\xb7\x03\n\rCursorService\x12N\n\tGetCursor\x12\x1f.dataserver.v1.GetCursorRequest\x1a .dataserver.v1.GetCursorResponse\x12T\n\x0bListCursors\x12!.dataserver.v1.ListCursorsRequest\x1a\".dataserver.v1.ListCursorsResponse\x12W\n\x0c\x43ommitCursor\x12\".dataserver.v1.CommitCursorRequest\x1a#.dataserver.v1.CommitCursorResponse\x12N\n\tRewindRun\x12\x1f.dataserver.v1.RewindRunRequest\x1a .dataserver.v1.RewindRunResponse\x12W\n\x0c\x44\x65scribeStep\x12\".dataserver.v1.DescribeStepRequest\x1a#.dataserver.v1.DescribeStepResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.cursor_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETCURSORREQUEST']._serialized_start=114
-  _globals['_GETCURSORREQUEST']._serialized_end=179
-  _globals['_GETCURSORRESPONSE']._serialized_start=181
-  _globals['_GETCURSORRESPONSE']._serialized_end=263
-  _globals['_LISTCURSORSREQUEST']._serialized_start=265
-  _globals['_LISTCURSORSREQUEST']._serialized_end=337
-  _globals['_LISTCURSORSRESPONSE']._serialized_start=339
-  _globals['_LISTCURSORSRESPONSE']._serialized_end=425
-  _globals['_COMMIT']._serialized_start=428
-  _globals['_COMMIT']._serialized_end=558
-  _globals['_COMMITCURSORREQUEST']._serialized_start=561
-  _globals['_COMMITCURSORREQUEST']._serialized_end=695
-  _globals['_COMMITCURSORRESPONSE']._serialized_start=697
-  _globals['_COMMITCURSORRESPONSE']._serialized_end=761
-  _globals['_REWINDRUNREQUEST']._serialized_start=763
-  _globals['_REWINDRUNREQUEST']._serialized_end=811
-  _globals['_REWINDRUNRESPONSE']._serialized_start=813
-  _globals['_REWINDRUNRESPONSE']._serialized_end=898
-  _globals['_DESCRIBESTEPREQUEST']._serialized_start=900
-  _globals['_DESCRIBESTEPREQUEST']._serialized_end=1005
-  _globals['_DESCRIBESTEPRESPONSE']._serialized_start=1008
-  _globals['_DESCRIBESTEPRESPONSE']._serialized_end=1382
-  _globals['_MICROBATCHPLAN']._serialized_start=1384
-  _globals['_MICROBATCHPLAN']._serialized_end=1476
-  _globals['_SAMPLEPLAN']._serialized_start=1478
-  _globals['_SAMPLEPLAN']._serialized_end=1550
-  _globals['_PACKINGFIGURES']._serialized_start=1552
-  _globals['_PACKINGFIGURES']._serialized_end=1643
-  _globals['_CURSORSERVICE']._serialized_start=1646
-  _globals['_CURSORSERVICE']._serialized_end=2085
+  _globals['_GETCURSORREQUEST']._serialized_start=139
+  _globals['_GETCURSORREQUEST']._serialized_end=204
+  _globals['_GETCURSORRESPONSE']._serialized_start=206
+  _globals['_GETCURSORRESPONSE']._serialized_end=288
+  _globals['_LISTCURSORSREQUEST']._serialized_start=290
+  _globals['_LISTCURSORSREQUEST']._serialized_end=362
+  _globals['_LISTCURSORSRESPONSE']._serialized_start=364
+  _globals['_LISTCURSORSRESPONSE']._serialized_end=450
+  _globals['_COMMIT']._serialized_start=453
+  _globals['_COMMIT']._serialized_end=583
+  _globals['_COMMITCURSORREQUEST']._serialized_start=586
+  _globals['_COMMITCURSORREQUEST']._serialized_end=720
+  _globals['_COMMITCURSORRESPONSE']._serialized_start=722
+  _globals['_COMMITCURSORRESPONSE']._serialized_end=786
+  _globals['_REWINDRUNREQUEST']._serialized_start=788
+  _globals['_REWINDRUNREQUEST']._serialized_end=836
+  _globals['_REWINDRUNRESPONSE']._serialized_start=838
+  _globals['_REWINDRUNRESPONSE']._serialized_end=923
+  _globals['_DESCRIBESTEPREQUEST']._serialized_start=925
+  _globals['_DESCRIBESTEPREQUEST']._serialized_end=1030
+  _globals['_DESCRIBESTEPRESPONSE']._serialized_start=1033
+  _globals['_DESCRIBESTEPRESPONSE']._serialized_end=1407
+  _globals['_MICROBATCHPLAN']._serialized_start=1409
+  _globals['_MICROBATCHPLAN']._serialized_end=1501
+  _globals['_SAMPLEPLAN']._serialized_start=1503
+  _globals['_SAMPLEPLAN']._serialized_end=1575
+  _globals['_CURSORSERVICE']._serialized_start=1578
+  _globals['_CURSORSERVICE']._serialized_end=2017
 # @@protoc_insertion_point(module_scope)

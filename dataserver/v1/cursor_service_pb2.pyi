@@ -1,6 +1,7 @@
 import datetime
 
 from dataserver.v1 import cursor_pb2 as _cursor_pb2
+from dataserver.v1 import run_pb2 as _run_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -127,12 +128,12 @@ class DescribeStepResponse(_message.Message):
     sync_weights: bool
     dp_world_size: int
     micro_batches: _containers.RepeatedCompositeFieldContainer[MicroBatchPlan]
-    figures: PackingFigures
+    figures: _run_pb2.PackingFigures
     target_count: int
     token_count: int
     sample_count: int
     last: bool
-    def __init__(self, step: _Optional[int] = ..., attempt: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., dp_world_size: _Optional[int] = ..., micro_batches: _Optional[_Iterable[_Union[MicroBatchPlan, _Mapping]]] = ..., figures: _Optional[_Union[PackingFigures, _Mapping]] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
+    def __init__(self, step: _Optional[int] = ..., attempt: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., dp_world_size: _Optional[int] = ..., micro_batches: _Optional[_Iterable[_Union[MicroBatchPlan, _Mapping]]] = ..., figures: _Optional[_Union[_run_pb2.PackingFigures, _Mapping]] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class MicroBatchPlan(_message.Message):
     __slots__ = ("round", "dp_rank", "samples")
@@ -155,13 +156,3 @@ class SamplePlan(_message.Message):
     length: int
     offset: int
     def __init__(self, store: _Optional[str] = ..., row: _Optional[int] = ..., length: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
-
-class PackingFigures(_message.Message):
-    __slots__ = ("token_efficiency", "rank_imbalance", "round_inflation")
-    TOKEN_EFFICIENCY_FIELD_NUMBER: _ClassVar[int]
-    RANK_IMBALANCE_FIELD_NUMBER: _ClassVar[int]
-    ROUND_INFLATION_FIELD_NUMBER: _ClassVar[int]
-    token_efficiency: float
-    rank_imbalance: float
-    round_inflation: float
-    def __init__(self, token_efficiency: _Optional[float] = ..., rank_imbalance: _Optional[float] = ..., round_inflation: _Optional[float] = ...) -> None: ...

@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Run(_message.Message):
-    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples")
+    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples", "totals")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,7 @@ class Run(_message.Message):
     ACKED_STEPS_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     spec: _run_spec_pb2.RunSpec
@@ -37,7 +38,40 @@ class Run(_message.Message):
     acked_steps: _containers.RepeatedScalarFieldContainer[int]
     ended: bool
     epoch_samples: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ...) -> None: ...
+    totals: SealedTotals
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ..., totals: _Optional[_Union[SealedTotals, _Mapping]] = ...) -> None: ...
+
+class SealedTotals(_message.Message):
+    __slots__ = ("steps", "last", "mean", "stores")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    STORES_FIELD_NUMBER: _ClassVar[int]
+    steps: int
+    last: PackingFigures
+    mean: PackingFigures
+    stores: _containers.RepeatedCompositeFieldContainer[StoreTokens]
+    def __init__(self, steps: _Optional[int] = ..., last: _Optional[_Union[PackingFigures, _Mapping]] = ..., mean: _Optional[_Union[PackingFigures, _Mapping]] = ..., stores: _Optional[_Iterable[_Union[StoreTokens, _Mapping]]] = ...) -> None: ...
+
+class StoreTokens(_message.Message):
+    __slots__ = ("store", "tokens", "share")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    tokens: int
+    share: float
+    def __init__(self, store: _Optional[str] = ..., tokens: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
+
+class PackingFigures(_message.Message):
+    __slots__ = ("token_efficiency", "rank_imbalance", "round_inflation")
+    TOKEN_EFFICIENCY_FIELD_NUMBER: _ClassVar[int]
+    RANK_IMBALANCE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_INFLATION_FIELD_NUMBER: _ClassVar[int]
+    token_efficiency: float
+    rank_imbalance: float
+    round_inflation: float
+    def __init__(self, token_efficiency: _Optional[float] = ..., rank_imbalance: _Optional[float] = ..., round_inflation: _Optional[float] = ...) -> None: ...
 
 class Attempt(_message.Message):
     __slots__ = ("number", "base", "version", "world_size", "dp_world_size", "batch", "holder", "begin_time", "lease_expire_time", "attempt_id")

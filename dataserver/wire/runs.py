@@ -11,6 +11,7 @@ from dataserver.cursor import Cursor
 from dataserver.run_spec import BatchSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 from dataserver.wire.messages import batch_spec_from_proto, cursor_from_proto, run_spec_from_proto
+from dataserver.wire.totals import FiguresInfo, TotalsInfo, figures_from_proto, totals_from_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class RunInfo:
     """A run as it stands. `attempt` is None before the first one and after a rewind.
 
     `acked_steps[w]`: what world rank w of the attempt acknowledged last; `consumed_step`: their
-    minimum.
+    minimum. `totals` is None while the ledger has no sealed step.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RunInfo:
     acked_steps: tuple[int, ...]
     ended: bool
     epoch_samples: int
+    totals: TotalsInfo | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +115,7 @@ class PlannedMicroBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDescription:
-    """One step's plan. `attempt` is 0 for a step that is not sealed, or not for so many ranks.
-
-    The three figures mean something only together: see `dataserver.packing.figures`.
-    """
+    """One step's plan. `attempt` is 0 for a step that is not sealed, or not for so many ranks."""
 
     step: int
     attempt: int
@@ -127,9 +126,7 @@ class StepDescription:
     last: bool
     dp_world_size: int
     micro_batches: tuple[PlannedMicroBatch, ...]
-    token_efficiency: float
-    rank_imbalance: float
-    round_inflation: float
+    figures: FiguresInfo
     target_count: int
     token_count: int
     sample_count: int
@@ -150,6 +147,7 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         acked_steps=tuple(message.acked_steps),
         ended=message.ended,
         epoch_samples=message.epoch_samples,
+        totals=totals_from_proto(message.totals) if message.HasField("totals") else None,
     )
 
 
@@ -212,9 +210,7 @@ def step_from_proto(message: cursor_service_pb2.DescribeStepResponse) -> StepDes
             )
             for planned in message.micro_batches
         ),
-        token_efficiency=message.figures.token_efficiency,
-        rank_imbalance=message.figures.rank_imbalance,
-        round_inflation=message.figures.round_inflation,
+        figures=figures_from_proto(message.figures),
         target_count=message.target_count,
         token_count=message.token_count,
         sample_count=message.sample_count,

@@ -96,11 +96,17 @@ def test_runs_are_listed(dataserver, run):
 def test_a_run_is_shown_with_its_history(dataserver, run):
     status, out, _ = dataserver("run", "show", run)
     assert status == 0
-    for fact in ("launch-7", "step 2: epoch 0", "attempt_begun", "file:///checkpoints/2", "step_tokens 128"):
+    for fact in (
+        "launch-7", "step 2: epoch 0", "attempt_begun", "file:///checkpoints/2", "step_tokens 128", "(100.00%)",
+    ):  # fmt: skip
         assert fact in out
     shown = json.loads(dataserver("run", "show", run, "--json")[1])
     assert [event["kind"] for event in shown["events"]] == ["created", "attempt_begun", "committed", "committed"]
     assert shown["run"]["acked_steps"] == [2]
+    totals = shown["run"]["totals"]
+    assert totals["steps"] == shown["run"]["sealed_step"]
+    assert out.count("token efficiency") == out.count("round inflation") == 2
+    assert "mean of " in out
 
 
 def test_a_run_is_rewound_and_deleted(dataserver, run):
@@ -145,7 +151,8 @@ def test_plans_are_shown_by_rank_and_round_with_their_three_figures(dataserver, 
         assert len({sample["row"] for sample in samples}) == len(samples) == plan["sample_count"]
         assert sum(sample["length"] for sample in samples) == plan["token_count"]
         assert {planned["dp_rank"] for planned in plan["micro_batches"]} == {0, 1}
-        assert 0 < plan["token_efficiency"] <= 1 <= plan["round_inflation"]
+        assert 0 < plan["figures"]["token_efficiency"] <= 1 <= plan["figures"]["round_inflation"]
+        assert f"tokens by store: chat {plan['token_count']} (100.0%)" in out
         first = plan["micro_batches"][0]["samples"][0]
         assert f"chat:{first['row']} ({first['length']})" in out
 
