@@ -30,7 +30,10 @@ class Storage(Protocol):
         ...
 
     def list(self) -> list[ObjectInfo]:
-        """Every object below the URL, however deep, sorted by path; none if nothing is there."""
+        """Every object below the URL, however deep, sorted by path; none if nothing is there.
+
+        Raises `StoreNotFoundError` if there is no such bucket.
+        """
         ...
 
     def stat(self, path: str) -> ObjectInfo:

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from dataserver.errors import InvalidConfigError, StoreNotFoundError
 from dataserver.storage.objects import ObjectInfo, Storage
+from dataserver.storage.options import refuse_options
 from dataserver.storage.retrying import ReadPolicy
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -76,18 +77,19 @@ def _open_memory(url: str, options: Mapping[str, str], policy: ReadPolicy) -> St
     return MemoryStorage(url, policy)
 
 
-def refuse_options(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Raise `InvalidConfigError` for the names in `options` that mean nothing to a storage of this kind."""
-    unknown = sorted(options.keys() - set(known))
-    if unknown:
-        understood = ", ".join(known) or "none"
-        raise InvalidConfigError(
-            f"'{url}': unknown options {', '.join(unknown)}; understood: {understood}. Credentials are no options: "
-            "they come from the environment."
-        )
+def _open_bucket(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
+    try:
+        from dataserver.storage.buckets import open_bucket  # noqa: PLC0415
+    except ImportError as error:
+        scheme = url.partition("://")[0]
+        raise InvalidConfigError(f"'{url}' needs {error.name}: pip install 'dataserver[{scheme}]'.") from error
+    return open_bucket(url, options, policy)
 
 
 _OPENERS: dict[str, Callable[[str, Mapping[str, str], ReadPolicy], Storage]] = {
+    "s3": _open_bucket,
+    "gs": _open_bucket,
+    "az": _open_bucket,
     "file": _open_file,
     "memory": _open_memory,
 }

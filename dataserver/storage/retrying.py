@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dataserver.errors import InternalError, StoreDamagedError, StoreNotFoundError, UnavailableError
+from dataserver.errors import InternalError, InvalidConfigError, StoreDamagedError, StoreNotFoundError, UnavailableError
 from dataserver.storage.objects import ObjectInfo
 
 T = TypeVar("T")
@@ -48,6 +48,10 @@ class TransientError(StorageFaultError):
 
 class DeniedError(StorageFaultError):
     """The credentials were refused, or there are none."""
+
+
+class RejectedError(StorageFaultError):
+    """The storage does not accept such a request, whoever asks."""
 
 
 class MissingError(StorageFaultError):
@@ -109,6 +113,10 @@ class Attempts:
                 raise StoreDamagedError(
                     f"{self._what} changed since it was admitted ({fault}). A store is never written to: put the new "
                     "one elsewhere, or open it again."
+                ) from fault
+            case RejectedError():
+                raise InvalidConfigError(
+                    f"{self._what}: the storage rejects the request ({fault}). Check bucket, endpoint and region."
                 ) from fault
             case DeniedError() if self._refresh is not None:
                 refresh, self._refresh = self._refresh, None

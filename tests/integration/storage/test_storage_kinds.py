@@ -1,41 +1,59 @@
-"""What holds for storages that need no server: `file://` and `memory://`."""
+"""What holds for every kind of storage: files, memory, and a real S3 server."""
 
 import os
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from dataserver.errors import InternalError, InvalidConfigError, StoreDamagedError, StoreNotFoundError
-from dataserver.storage import find_objects, is_url, open_storage
+from dataserver.storage import ObjectInfo, Storage, find_objects, is_url, open_storage
 
-FILES = {"b.arrow": b"bb", "a/2.parquet": b"22222", "a/10.parquet": b"", "c c/ü.jsonl": b"x" * 1000}
+FILES = {"b.arrow": b"bb", "a/2.parquet": b"22222", "a/10.parquet": b"", "c c/ü%20#?.jsonl": b"x" * 1000}
 
 
-@pytest.fixture(params=["file", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path):
-    """A URL, and what puts bytes below it."""
+class Place:
+    """A URL with its options, and what puts bytes below it."""
+
+    def __init__(self, url: str, put: Callable[[str, bytes], object], options: dict[str, str]) -> None:
+        self.url, self.put, self.options = url, put, options
+
+    def storage(self, below: str = "") -> Storage:
+        return open_storage(self.url + below, self.options)
+
+    def find(self, below: str) -> tuple[Storage, list[ObjectInfo]]:
+        return find_objects(self.url + below, self.options)
+
+
+def files(root: Path) -> Place:
+    def put(path: str, data: bytes) -> None:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+
+    return Place(f"file://{root}", put, {})
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    root = uuid.uuid4().hex
     if request.param == "file":
-
-        def put(path: str, data: bytes) -> None:
-            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / path).write_bytes(data)
-
-        yield f"file://{tmp_path}", put
-    else:
-        memory = fsspec.filesystem("memory")
-        root = f"/{tmp_path.name}"
-        yield f"memory:/{root}", lambda path, data: memory.pipe_file(f"{root}/{path}", data)
-        if memory.exists(root):
-            memory.rm(root, recursive=True)
+        return files(tmp_path)
+    if request.param == "memory":
+        return Place(
+            f"memory://{root}", lambda path, data: fsspec.filesystem("memory").pipe(f"/{root}/{path}", data), {}
+        )
+    s3 = request.getfixturevalue("s3")
+    return Place(f"s3://kinds/{root}", lambda path, data: s3.put("kinds", f"{root}/{path}", data), s3.options)
 
 
 @pytest.fixture
-def storage(place):
-    url, put = place
+def storage(place: Place) -> Storage:
     for path, data in FILES.items():
-        put(path, data)
-    return open_storage(url)
+        place.put(path, data)
+    return place.storage()
 
 
 def test_everything_below_the_url_is_listed_sorted(storage) -> None:
@@ -43,12 +61,23 @@ def test_everything_below_the_url_is_listed_sorted(storage) -> None:
         ("a/10.parquet", 0),
         ("a/2.parquet", 5),
         ("b.arrow", 2),
-        ("c c/ü.jsonl", 1000),
+        ("c c/ü%20#?.jsonl", 1000),
     ]
 
 
 def test_what_stat_tells_is_what_is_listed(storage) -> None:
     assert [storage.stat(info.path) for info in storage.list()] == storage.list()
+
+
+def test_many_reads_at_once_get_their_own_bytes(place) -> None:
+    data = os.urandom(3_000_000)
+    place.put("big.parquet", data)
+    storage = place.storage()
+    info = storage.stat("big.parquet")
+    ranges = [(at * 40_000, at * 40_000 + 150_000) for at in range(64)]
+    with ThreadPoolExecutor(16) as pool:
+        read = list(pool.map(lambda span: storage.read(info, *span), ranges))
+    assert read == [data[begin:end] for begin, end in ranges]
 
 
 def test_ranges_are_exact(storage) -> None:
@@ -65,7 +94,7 @@ def test_a_range_beyond_the_object_is_a_fault_of_the_caller(storage) -> None:
 
 def test_an_object_that_was_written_again_is_refused(place, storage) -> None:
     info = storage.stat("b.arrow")
-    place[1]("b.arrow", b"cc")
+    place.put("b.arrow", b"cc")
     with pytest.raises(StoreDamagedError, match=r"b\.arrow' changed since it was admitted"):
         storage.read(info, 0, 2)
     assert storage.read(storage.stat("b.arrow"), 0, 2) == b"cc"
@@ -79,19 +108,21 @@ def test_a_missing_object_is_named(storage) -> None:
 
 
 def test_a_url_of_one_object_finds_that_object(place, storage) -> None:
-    above, infos = find_objects(f"{place[0]}/a/2.parquet")
+    above, infos = place.find("/a/2.parquet")
     assert [info.path for info in infos] == ["2.parquet"]
     assert above.read(infos[0], 0, 5) == b"22222"
 
 
-def test_a_url_of_nothing_is_not_found(place) -> None:
-    assert open_storage(place[0] + "/nothing").list() == []
+def test_a_url_of_nothing_is_not_found(place, storage) -> None:
+    assert place.storage("/nothing").list() == []
     with pytest.raises(StoreNotFoundError, match="nothing at"):
-        find_objects(place[0] + "/nothing")
+        place.find("/nothing")
+    with pytest.raises(StoreNotFoundError, match="nothing at"):
+        place.find("/nothing/at/all")
 
 
 def test_a_url_may_end_in_a_slash(place, storage) -> None:
-    assert open_storage(place[0] + "/").list() == storage.list()
+    assert place.storage("/").list() == storage.list()
 
 
 def test_a_file_that_was_replaced_by_one_of_equal_size_and_time_is_refused(tmp_path: Path) -> None:
