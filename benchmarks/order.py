@@ -12,7 +12,7 @@ from benchmarks.report import Spread, report
 from dataserver.cursor import Cursor
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 
 ROWS = 10**9
 REPEATS = 9
@@ -40,7 +40,7 @@ def main():
     batch = BatchSpec(step_tokens=STEP_TOKENS, micro_batch_tokens=CAPACITY)
     table = ArithmeticTable()
     began = time.perf_counter()
-    planner = Planner(SampleOrder((ROWS,), seed=1, shuffle=Shuffle.FULL), table, "bench")
+    planner = Planner.of_order(plain_union((ROWS,), seed=1, shuffle=Shuffle.FULL), table, "bench")
     start_ms = (time.perf_counter() - began) * 1e3
     mean_samples = planner.plan(planner.initial_cursor(), batch, RANKS).end.position
     depths = {"1": 0, "10": 9, "100,000": 99_999, "1,000,000": 999_999}

@@ -21,7 +21,7 @@ from dataserver.packing.pack import pack
 from dataserver.planning.plan import EndOfRun
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 
 QWEN3_600M = CostModel(1_133_248_512, 114_688)
 GLM_4_5_AIR = cost_of_model(
@@ -122,7 +122,9 @@ class Lengths:
 
 def planned(lengths, ranks, batch):
     """All plans of one window."""
-    planner = Planner(SampleOrder((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench")
+    planner = Planner.of_order(
+        plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
+    )
     cursor, plans = planner.initial_cursor(), []
     while len(plans) < batch.lookahead_steps or cursor.window is not None:
         plan = planner.plan(cursor, batch, ranks)
@@ -178,8 +180,8 @@ def published_table():
     rows = []
     for budget in ({"step_tokens": ranks * capacity}, {"step_rounds": 1}):
         for policy in PackingPolicy:
-            planner = Planner(
-                SampleOrder((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
+            planner = Planner.of_order(
+                plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
             )
             batch = BatchSpec(
                 **budget, micro_batch_tokens=capacity, policy=policy, max_steps=steps,

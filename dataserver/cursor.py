@@ -42,9 +42,10 @@ class Cursor:
     """Where the next step, `step + 1`, begins.
 
     `step` counts optimizer steps done and so is the policy version that belongs here.
+    `stage` is that of the step that ends here; the next one may be the first of another stage.
     `epoch` and `position` (samples of the epoch consumed) stand at the window's start while
-    `window` is set. `source_positions` counts samples drawn per source where `position` alone
-    does not say it, and is empty otherwise.
+    `window` is set, and so does `source_positions`: samples drawn of each source since the run
+    began, in later stages that draw by weight; elsewhere it is empty.
     """
 
     order_fingerprint: str

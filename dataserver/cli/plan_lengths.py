@@ -115,15 +115,15 @@ def packed_steps(lengths: "NDArray[np.int64]", batch: BatchSpec, dp_world_size: 
     from dataserver.packing.figures import packing_bounds
     from dataserver.planning.plan import EndOfRun
     from dataserver.planning.planner import Planner
-    from dataserver.sampling.order import SampleOrder
+    from dataserver.sampling.union import plain_union
 
     if batch.step_tokens is not None and batch.step_tokens < lengths.max():
         raise InvalidSpecError(
             f"a sample of {int(lengths.max())} tokens exceeds step_tokens = {batch.step_tokens}: raise it"
         )
     cost = CostModel(batch.cost_linear, batch.cost_quadratic)
-    order = SampleOrder((len(lengths),), seed=0, shuffle=Shuffle.SEQUENTIAL)
-    planner = Planner(order, ListedLengths(lengths), "lengths")
+    order = plain_union((len(lengths),), seed=0, shuffle=Shuffle.SEQUENTIAL)
+    planner = Planner.of_order(order, ListedLengths(lengths), "lengths")
     cursor = planner.initial_cursor()
     while not isinstance(plan := planner.plan(cursor, batch, dp_world_size), EndOfRun):
         bounds = packing_bounds(plan.lengths, plan.rounds, capacity=batch.micro_batch_tokens, cost=cost)

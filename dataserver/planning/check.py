@@ -1,10 +1,14 @@
 """Whether a step can begin at a cursor: it comes from a checkpoint, so nothing in it is taken on trust."""
 
+from collections.abc import Sequence
+
 from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import ForeignCursorError, InvalidRequestError, PlanMismatchError
 from dataserver.planning.cut import MAX_PLANNED_SAMPLES
 from dataserver.planning.fingerprint import PLANNER_VERSION, differing_fields
-from dataserver.run_spec import MAX_MICRO_BATCH_TOKENS, PackingPolicy
+from dataserver.planning.stages import PlannedStage, earliest_first_step
+from dataserver.run_spec import MAX_COUNT, MAX_MICRO_BATCH_TOKENS, PackingPolicy
+from dataserver.sampling.order import Place, SampleOrder
 
 # A plan is a list of bins, empty ones too; more ranks than this are a mistake of the caller.
 MAX_DP_WORLD_SIZE = 65536
@@ -12,26 +16,48 @@ MAX_DP_WORLD_SIZE = 65536
 _MAX_COUNT = 2**63 - 1
 
 
-def check_cursor(cursor: Cursor, *, order_fingerprint: str, epoch_size: int) -> None:
+def check_cursor(cursor: Cursor, stages: Sequence[PlannedStage]) -> None:
     """Return if a step can begin at `cursor`; see `Planner.check` for what is raised."""
-    if cursor.order_fingerprint != order_fingerprint:
-        fields = ", ".join(differing_fields(str(cursor.order_fingerprint), order_fingerprint))
+    _check_whole("stage", cursor.stage, 0, len(stages) - 1)
+    stage = stages[cursor.stage]
+    if cursor.order_fingerprint != stage.fingerprint:
+        fields = ", ".join(differing_fields(str(cursor.order_fingerprint), stage.fingerprint))
         raise ForeignCursorError(
             f"the cursor of step {cursor.step} belongs to another order: {fields} differ "
-            f"(cursor {cursor.order_fingerprint}, run {order_fingerprint}). "
+            f"(cursor {cursor.order_fingerprint}, run {stage.fingerprint}). "
             "Resume with the spec and the stores that the checkpoint was made with, or start a new run",
             fields=fields,
         )
-    _check_whole("stage", cursor.stage, 0, 0)
-    _check_whole("step", cursor.step, 0, _MAX_COUNT)
+    _check_whole("step", cursor.step, stage.first_step if cursor.stage else 0, _MAX_COUNT)
     _check_whole("epoch", cursor.epoch, 0, _MAX_COUNT)
-    _check_whole("position", cursor.position, 0, epoch_size - 1)
-    if cursor.source_positions:
-        raise InvalidRequestError(
-            f"cursor: source_positions = {cursor.source_positions}, but in a union of sources `position` says it all"
-        )
+    _check_whole("position", cursor.position, 0, stage.order.epoch_size - 1)
+    _check_source_positions(cursor, stage.order)
     if cursor.window is not None:
         _check_window(cursor.window, cursor.step)
+    if cursor.stage + 1 < len(stages) and earliest_first_step(cursor) > stages[cursor.stage + 1].first_step:
+        raise InvalidRequestError(
+            f"the cursor of step {cursor.step} stands in stage {cursor.stage}{' inside a window' * bool(cursor.window)}"
+            f", but stage {cursor.stage + 1} of the run begins at step {stages[cursor.stage + 1].first_step}: "
+            "the checkpoint was made before that stage was appended; resume from an earlier one"
+        )
+
+
+def _check_source_positions(cursor: Cursor, order: SampleOrder) -> None:
+    """They are there in later stages that draw by weight, and lie at or beyond what this epoch drew."""
+    positions = cursor.source_positions
+    if not (cursor.stage and order.by_weight):
+        if positions:
+            raise InvalidRequestError(
+                f"cursor: source_positions = {positions}, but here `epoch` and `position` say it all"
+            )
+        return
+    if len(positions) != len(order.sizes):
+        raise InvalidRequestError(
+            f"cursor: source_positions = {positions} are {len(positions)}, and the order has {len(order.sizes)} sources"
+        )
+    drawn = order.drawn(Place(position=cursor.position)).values()
+    for source, (position, least) in enumerate(zip(positions, drawn, strict=True)):
+        _check_whole(f"source_positions[{source}]", position, least, MAX_COUNT)
 
 
 def _check_window(window: Window, step: int) -> None:

@@ -13,7 +13,7 @@ from dataserver.errors import InvalidSpecError
 from dataserver.packing.pack import bins_needed, footprints_of
 from dataserver.planning.plan import SampleTable
 from dataserver.run_spec import BatchSpec
-from dataserver.sampling.order import SampleOrder, Samples
+from dataserver.sampling.order import Place, SampleOrder, Samples
 
 # Packing holds some hundred bytes a sample in Python lists and takes some microseconds each, so
 # this many are some ten seconds and most of a gigabyte, for which the plans of other runs wait;
@@ -24,18 +24,15 @@ _FIRST_CHUNK = 256
 
 
 class Stretch:
-    """The samples from (epoch, position) on, read as far as was asked.
+    """The samples from `place` on, read as far as was asked.
 
     It ends where `max_epochs` ends. `samples` and `lengths` (int64[n]) are what was read so far.
     """
 
-    def __init__(
-        self, order: SampleOrder, table: SampleTable, *, epoch: int, position: int, max_epochs: int | None
-    ) -> None:
+    def __init__(self, order: SampleOrder, table: SampleTable, *, place: Place, max_epochs: int | None) -> None:
         self._order = order
         self._table = table
-        self._epoch = epoch
-        self._position = position
+        self._place = place
         self._max_epochs = max_epochs
         self.samples = Samples(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
         self.lengths: NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -43,7 +40,7 @@ class Stretch:
     @property
     def exhausted(self) -> bool:
         """Whether the last epoch is read to its end."""
-        return self._max_epochs is not None and self._epoch >= self._max_epochs
+        return self._max_epochs is not None and self._place.epoch >= self._max_epochs
 
     def first(self, count: int) -> tuple[Samples, NDArray[np.int64]]:
         """The first `count` samples and their lengths, read now unless they were read before."""
@@ -59,24 +56,19 @@ class Stretch:
                 f"a step, or a window of lookahead_steps, spans more than {MAX_PLANNED_SAMPLES} samples: "
                 "lower step_tokens, step_samples or lookahead_steps"
             )
-        pieces = [self.samples]
-        while count > 0:
-            stop = min(self._position + count, self._order.epoch_size)
-            pieces.append(self._order.samples(self._epoch, self._position, stop))
-            count -= stop - self._position
-            self._epoch, self._position = moved(self._epoch, self._position, stop - self._position, self._order)
-        known = len(self.lengths)
+        fresh = self._order.samples(self._place, count)
+        self._place = self._order.moved(self._place, count)
         self.samples = Samples(
-            np.concatenate([piece.source for piece in pieces]), np.concatenate([piece.row for piece in pieces])
+            np.concatenate([self.samples.source, fresh.source]), np.concatenate([self.samples.row, fresh.row])
         )
-        fresh = Samples(self.samples.source[known:], self.samples.row[known:])
         self.lengths = np.concatenate([self.lengths, self._table.lengths(fresh).astype(np.int64)])
 
     def _clip(self, count: int) -> int:
         """`count`, or what is left of the last epoch."""
         if self._max_epochs is None:
             return count
-        return min(count, (self._max_epochs - self._epoch) * self._order.epoch_size - self._position)
+        place = self._place
+        return min(count, (self._max_epochs - place.epoch) * self._order.epoch_size - place.position)
 
 
 def cut_step(stretch: Stretch, start: int, batch: BatchSpec, dp_world_size: int) -> int:
@@ -93,12 +85,6 @@ def cut_step(stretch: Stretch, start: int, batch: BatchSpec, dp_world_size: int)
     if batch.step_rounds is not None:
         return _cut_rounds(stretch, start, batch, batch.step_rounds * dp_world_size)
     raise InvalidSpecError("the batch spec has no step_tokens, step_samples or step_rounds: give one of them")
-
-
-def moved(epoch: int, position: int, count: int, order: SampleOrder) -> tuple[int, int]:
-    """(epoch, position) after `count` samples more; the end of an epoch is the start of the next."""
-    epochs, position = divmod(position + count, order.epoch_size)
-    return epoch + epochs, position
 
 
 def _cut_samples(stretch: Stretch, start: int, count: int) -> int:

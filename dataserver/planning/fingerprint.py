@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dataserver.run_spec import OrderSpec
 
-ORDER_VERSION = 1
+ORDER_VERSION = 2
 """Raise it with any change of which sample stands at which position: of `sampling`, or of which rows a store keeps.
 
 It is part of the order fingerprint, so checkpoints of another version are refused."""
@@ -21,16 +21,19 @@ PLANNER_VERSION = 6
 
 It is part of the plan digest, the seal and the deal. Checkpoints of another version go on, except inside a window."""
 
-_FIELDS = ("sources", "stores", "seed", "shuffle", "max_length", "long_rows", "code")
+_FIELDS = ("sources", "stores", "seed", "shuffle", "max_length", "long_rows", "stages", "code")
 _WHOLE_DIGITS = 32
 _FIELD_DIGITS = 6
 
 
-def order_fingerprint(order: OrderSpec, store_fingerprints: Sequence[str]) -> str:
+def order_fingerprint(
+    order: OrderSpec, store_fingerprints: Sequence[str], *, before: str = "", first_step: int = 1
+) -> str:
     """One line that is equal for equal orders: `<32 hex of the whole>-<6 hex for each field>`.
 
-    `store_fingerprints` are those of `order.sources`, in that order. The short digests serve
-    `differing_fields` only.
+    `store_fingerprints` are those of `order.sources`, in that order. A later stage of a run begins at
+    `first_step`, and `before` is the fingerprint of the stage before it: so a stage's covers all stages up to it.
+    The short digests serve `differing_fields` only.
     """
     values = (
         [source.store for source in order.sources],
@@ -39,6 +42,7 @@ def order_fingerprint(order: OrderSpec, store_fingerprints: Sequence[str]) -> st
         order.shuffle.value,
         order.max_length,
         order.long_rows.value,
+        [before, first_step],
         ORDER_VERSION,
     )
     fields = dict(zip(_FIELDS, values, strict=True))

@@ -31,7 +31,7 @@ class SampleTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One step, planned for `dp_world_size` ranks.
+    """One step, planned for `dp_world_size` ranks. It belongs to the stage `end.stage`, whose table knows its samples.
 
     `rounds[j][r]` holds the indices (int64[k], k >= 0) into `samples` of the micro-batch that
     rank r gets in round j; every sample stands in exactly one.

@@ -6,8 +6,10 @@
 It holds no state beyond a memo of values that it could compute again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,14 @@ from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.figures import packing_figures
 from dataserver.packing.pack import CostModel, Rounds, pack
 from dataserver.planning.check import MAX_DP_WORLD_SIZE, check_cursor
-from dataserver.planning.cut import Stretch, cut_step, moved
+from dataserver.planning.cut import Stretch, cut_step
 from dataserver.planning.deal import DealtSamples, deal_window
 from dataserver.planning.digest import plan_digest
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan, SampleTable
+from dataserver.planning.stages import PlannedStage, check_first_steps, entered, place_of
 from dataserver.run_spec import BatchSpec
-from dataserver.sampling.order import SampleOrder, Samples
+from dataserver.sampling.order import Place, SampleOrder, Samples
 
 _WINDOWS_REMEMBERED = 4
 
@@ -58,37 +61,46 @@ class _DealtWindow:
 
 
 class Planner:
-    """Plans the steps of one order. Safe to share between threads.
+    """Plans the steps of a run, of one stage or several. Safe to share between threads.
 
-    Raises `InvalidSpecError` when no source has a row left: such an order has no first step.
+    Raises `InvalidSpecError` when no source of a stage has a row left: such an order has no first
+    step; and when the stages do not follow each other.
     """
 
-    def __init__(self, order: SampleOrder, table: SampleTable, order_fingerprint: str) -> None:
-        if order.epoch_size == 0:
-            raise InvalidSpecError(
-                f"an epoch has no samples: none of the {len(order.sizes)} sources keeps a row. "
-                "Look at the counts of dropped rows; max_length may cut off every target"
-            )
-        self._order = order
-        self._table = table
-        self._order_fingerprint = order_fingerprint
+    def __init__(self, stages: Sequence[PlannedStage]) -> None:
+        check_first_steps([stage.first_step for stage in stages])
+        for number, stage in enumerate(stages):
+            if stage.order.epoch_size == 0:
+                raise InvalidSpecError(
+                    f"stage {number}: an epoch has no samples: none of the {len(stage.order.sizes)} sources keeps a "
+                    "row. Look at the counts of dropped rows; max_length may cut off every target"
+                )
+        self._stages = tuple(stages)
         self._dealt_window = lru_cache(maxsize=_WINDOWS_REMEMBERED)(self._deal_window)
+
+    @classmethod
+    def of_order(cls, order: SampleOrder, table: SampleTable, order_fingerprint: str) -> Self:
+        """The planner of a run whose only stage this is."""
+        return cls([PlannedStage(first_step=1, order=order, table=table, fingerprint=order_fingerprint)])
 
     def initial_cursor(self) -> Cursor:
         """Where the first step begins."""
-        return Cursor(order_fingerprint=self._order_fingerprint)
+        return Cursor(order_fingerprint=self._stages[0].fingerprint)
 
     def check(self, cursor: Cursor) -> None:
-        """Return if a step of this order can begin at `cursor`.
+        """Return if a step of this run can begin at `cursor`.
 
         Raises `ForeignCursorError` for a cursor of another order, `PlanMismatchError` inside a
         window that another planner version dealt, `InvalidRequestError` for a position that no
-        step can end at.
+        step can end at, and for one beyond the end of its stage.
         """
-        check_cursor(cursor, order_fingerprint=self._order_fingerprint, epoch_size=self._order.epoch_size)
+        check_cursor(cursor, self._stages)
 
     def plan(self, cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> Plan | EndOfRun:
         """The step that begins at `cursor`, for `dp_world_size` ranks; or why there is none.
+
+        The cursor at its end belongs to the step's own stage: which stage the next step belongs to may be
+        decided later.
 
         Inside a window the window's steps stay what they were dealt, whatever `batch` says, up to
         `max_steps`; how each is packed follows `batch` at once. Raises what `check` raises,
@@ -101,16 +113,14 @@ class Planner:
             return EndOfRun(end=cursor, reason="max_steps")
         if cursor.window is None and _epochs_done(cursor, batch):
             return EndOfRun(end=cursor, reason="max_epochs")
-        step = self._next_step(cursor, batch, dp_world_size)
-        return self._packed(cursor, step, batch, dp_world_size)
+        begin = entered(cursor, self._stages)
+        return self._packed(cursor, self._next_step(begin, batch, dp_world_size), batch, dp_world_size)
 
     def _next_step(self, cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> _Step:
         if cursor.window is not None:
             return self._window_step(cursor, cursor.window, _deal_inputs(batch, dp_world_size))
-        stretch = Stretch(
-            self._order, self._table, epoch=cursor.epoch, position=cursor.position, max_epochs=batch.max_epochs
-        )
-        stops = _cut_window(stretch, batch, dp_world_size, steps_left=_steps_left(cursor, batch))
+        stretch = self._stretch(cursor.stage, place_of(cursor), max_epochs=batch.max_epochs)
+        stops = _cut_window(stretch, batch, dp_world_size, steps_left=self._steps_left(cursor, batch))
         if len(stops) > 1:
             inputs = _deal_inputs(batch, dp_world_size)
             return self._window_step(
@@ -119,12 +129,21 @@ class Planner:
         samples, lengths = stretch.first(stops[0])
         return _Step(samples, lengths, self._moved(cursor, stops[0]))
 
+    def _steps_left(self, cursor: Cursor, batch: BatchSpec) -> int:
+        """Steps of the window that begins at `cursor`, if the epochs last so long."""
+        ends = [batch.max_steps] if batch.max_steps is not None else []
+        ends += [stage.first_step - 1 for stage in self._stages[cursor.stage + 1 :]]
+        return min([batch.lookahead_steps, *(end - cursor.step for end in ends)])
+
+    def _stretch(self, stage: int, place: Place, *, max_epochs: int | None) -> Stretch:
+        return Stretch(self._stages[stage].order, self._stages[stage].table, place=place, max_epochs=max_epochs)
+
     def _window_step(self, cursor: Cursor, window: Window, inputs: Deal) -> _Step:
         """Step `window.steps_done` of a window that begins at the cursor's position.
 
         Packed by other `inputs` than the window was dealt by, it keeps its samples but not their rounds.
         """
-        dealt = self._dealt_window(cursor.epoch, cursor.position, window.steps, window.samples, window.deal)
+        dealt = self._dealt_window(cursor.stage, place_of(cursor), window.steps, window.samples, window.deal)
         done = window.steps_done + 1
         if done == window.steps:
             end = self._moved(cursor, window.samples)
@@ -132,14 +151,20 @@ class Planner:
             end = replace(cursor, step=cursor.step + 1, window=replace(window, steps_done=done))
         return dealt.step(window.steps_done, end, with_rounds=inputs == window.deal)
 
-    def _deal_window(self, epoch: int, position: int, steps: int, count: int, deal: Deal) -> _DealtWindow:
-        stretch = Stretch(self._order, self._table, epoch=epoch, position=position, max_epochs=None)
-        samples, lengths = stretch.first(count)
+    def _deal_window(self, stage: int, place: Place, steps: int, count: int, deal: Deal) -> _DealtWindow:
+        samples, lengths = self._stretch(stage, place, max_epochs=None).first(count)
         return _DealtWindow(samples, lengths, deal_window(lengths, steps, deal))
 
     def _moved(self, cursor: Cursor, count: int) -> Cursor:
-        epoch, position = moved(cursor.epoch, cursor.position, count, self._order)
-        return replace(cursor, step=cursor.step + 1, epoch=epoch, position=position, window=None)
+        place = self._stages[cursor.stage].order.moved(place_of(cursor), count)
+        return replace(
+            cursor,
+            step=cursor.step + 1,
+            epoch=place.epoch,
+            position=place.position,
+            source_positions=place.source_positions,
+            window=None,
+        )
 
     def _packed(self, begin: Cursor, step: _Step, batch: BatchSpec, dp_world_size: int) -> Plan:
         cost = CostModel(batch.cost_linear, batch.cost_quadratic)
@@ -153,7 +178,7 @@ class Planner:
             round_multiple=batch.step_rounds or 1,
             known=step.dealt,
         )
-        target_count = int(self._table.targets(step.samples).sum())
+        target_count = int(self._stages[step.end.stage].table.targets(step.samples).sum())
         last = step.end.step == batch.max_steps or (step.end.window is None and _epochs_done(step.end, batch))
         digest = plan_digest(
             begin=begin,
@@ -183,13 +208,6 @@ class Planner:
 
 def _epochs_done(cursor: Cursor, batch: BatchSpec) -> bool:
     return batch.max_epochs is not None and cursor.epoch >= batch.max_epochs
-
-
-def _steps_left(cursor: Cursor, batch: BatchSpec) -> int:
-    """Steps of the window that begins at `cursor`, if the epochs last so long."""
-    if batch.max_steps is None:
-        return batch.lookahead_steps
-    return min(batch.lookahead_steps, batch.max_steps - cursor.step)
 
 
 def _cut_window(stretch: Stretch, batch: BatchSpec, dp_world_size: int, steps_left: int) -> list[int]:

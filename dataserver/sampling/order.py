@@ -1,19 +1,21 @@
-"""The order of an epoch: which row of which source stands at which position.
+"""What an order is: from a place in it to the samples that come next, without state.
 
-    position ──permutation(seed, epoch)──> row of the union ──sizes──> (source, row)
+    place ──> samples from there on, over any number of epochs
+    place + count ──> place
 
-Pure arithmetic: no state, no memory proportional to rows. Any position of any epoch costs
-the same.
+Pure arithmetic: no memory proportional to rows, and any place costs the same. Where a stretch
+is cut into several changes nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import InvalidSpecError, OutOfRangeError
-from dataserver.run_spec import Shuffle
-from dataserver.sampling.permutation import MAX_SIZE, Permutation
+from dataserver.errors import InvalidSpecError
+from dataserver.sampling.permutation import MAX_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +37,53 @@ class Samples:
         return Samples(self.source[indices], self.row[indices])
 
 
-class SampleOrder:
-    """The union of all sources: every kept row once an epoch, in an order of the epoch's own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in an order: `position` samples of `epoch` are consumed.
 
-    `sizes` are the kept rows of each source; a source may have none. Raises `InvalidSpecError`
-    for 2^40 rows or more.
+    `source_positions`: samples drawn of each source since the run began. Empty where the order
+    began with the run, or draws no source by weight: then `epoch` and `position` say it all.
     """
 
-    __slots__ = ("_ends", "_seed", "_shuffle", "epoch_size", "sizes")
+    epoch: int = 0
+    position: int = 0
+    source_positions: tuple[int, ...] = ()
 
-    def __init__(self, sizes: tuple[int, ...], seed: int, shuffle: Shuffle) -> None:
-        self.sizes = sizes
-        self.epoch_size = sum(sizes)
-        if self.epoch_size >= MAX_SIZE:
-            raise InvalidSpecError(f"the sources hold {self.epoch_size} rows together: the limit is {MAX_SIZE - 1}")
-        self._seed = seed
-        self._shuffle = shuffle
-        self._ends = np.cumsum(np.array(sizes, dtype=np.int64))
 
-    def samples(self, epoch: int, start: int, stop: int) -> Samples:
-        """The samples at positions start..stop-1 of `epoch`.
+class SampleOrder(Protocol):
+    """One endless sequence of samples, epoch after epoch."""
 
-        Raises `OutOfRangeError` unless 0 <= start <= stop <= epoch_size.
-        """
-        if not 0 <= start <= stop <= self.epoch_size:
-            raise OutOfRangeError(f"positions {start}:{stop} are not in an epoch of {self.epoch_size} samples")
-        rows = np.arange(start, stop, dtype=np.int64)
-        if self._shuffle is Shuffle.FULL:
-            rows = Permutation(self.epoch_size, self._seed, epoch)(rows)
-        # The first end above a row is that of its source; ends of empty sources equal the one before.
-        source = np.searchsorted(self._ends, rows, side="right")
-        rows -= np.concatenate(([0], self._ends))[source]
-        return Samples(source.astype(np.int32), rows)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Kept rows of each source."""
+
+    @property
+    def epoch_size(self) -> int:
+        """Samples of an epoch."""
+
+    @property
+    def epoch_counts(self) -> tuple[int, ...]:
+        """Samples that an epoch takes of each source."""
+
+    @property
+    def by_weight(self) -> bool:
+        """Whether sources have rows of their own to go on with: see `drawn`."""
+
+    def samples(self, place: Place, count: int) -> Samples:
+        """The `count` samples from `place` on."""
+
+    def moved(self, place: Place, count: int) -> Place:
+        """The place after `count` samples; the end of an epoch is the start of the next."""
+
+    def drawn(self, place: Place) -> Mapping[str, int]:
+        """Samples drawn of each store since the run began; empty where none is drawn by weight."""
+
+    def begin(self, epoch: int, drawn: Mapping[str, int]) -> Place:
+        """The start of `epoch` for an order that follows another, which had `drawn` so much of each store."""
+
+
+def check_epoch_size(size: int) -> int:
+    """Return `size`; raise `InvalidSpecError` for an epoch of 2^40 samples or more."""
+    if size >= MAX_SIZE:
+        raise InvalidSpecError(f"an epoch would have {size} samples: the limit is {MAX_SIZE - 1}")
+    return size

@@ -13,7 +13,7 @@ from dataserver.ledger.interface import Run
 from dataserver.planning.fingerprint import differing_fields, order_fingerprint
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, check_fits
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.build import sample_order
 from dataserver.stores import Store, StoreView
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.once import Once
@@ -120,14 +120,14 @@ def build_context(order: OrderSpec, catalog: StoreCatalog) -> RunContext:
     stores = tuple(catalog.get(source.store) for source in order.sources)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
     table = SourceTable(views, max(store.token_bytes for store in stores))
-    sample_order = SampleOrder(table.sizes, order.seed, order.shuffle)
+    samples = sample_order(order, views)
     fingerprint = order_fingerprint(order, [store.fingerprint for store in stores])
     return RunContext(
         order=order,
         stores=stores,
         views=views,
         table=table,
-        planner=Planner(sample_order, table, fingerprint),
+        planner=Planner.of_order(samples, table, fingerprint),
         order_fingerprint=fingerprint,
-        epoch_samples=sample_order.epoch_size,
+        epoch_samples=samples.epoch_size,
     )

@@ -18,7 +18,8 @@ from dataserver.planning.fingerprint import ORDER_VERSION, PLANNER_VERSION, orde
 from dataserver.planning.plan import EndOfRun
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
-from dataserver.sampling.order import SampleOrder, Samples
+from dataserver.sampling.order import Place, Samples
+from dataserver.sampling.union import plain_union
 
 PATH = Path(__file__).with_name("plans.json")
 
@@ -100,8 +101,8 @@ def _case(sizes: tuple[int, ...], shuffle: Shuffle, spec: dict[str, Any], ranks:
     sources = tuple(Source(store=f"store-{number}") for number in range(len(sizes)))
     order_spec = OrderSpec(sources=sources, seed=20, shuffle=shuffle, max_length=2049)
     fingerprint = order_fingerprint(order_spec, [f"{size:032x}" for size in sizes])
-    order = SampleOrder(sizes, order_spec.seed, shuffle)
-    planner = Planner(order, Table(sizes), fingerprint)
+    order = plain_union(sizes, order_spec.seed, shuffle)
+    planner = Planner.of_order(order, Table(sizes), fingerprint)
     batch = BatchSpec(**{"micro_batch_tokens": 4096} | spec)
     cursor, plans = planner.initial_cursor(), []
     for dp_world_size in ranks:
@@ -110,7 +111,7 @@ def _case(sizes: tuple[int, ...], shuffle: Shuffle, spec: dict[str, Any], ranks:
             break
         plans.append(plan.digest)
         cursor = plan.end
-    stretches = [order.samples(epoch, 0, min(order.epoch_size, 1000)) for epoch in (0, 1, 1000)]
+    stretches = [order.samples(Place(epoch=epoch), min(order.epoch_size, 1000)) for epoch in (0, 1, 1000)]
     return {"fingerprint": fingerprint, "order": [_samples_digest(samples) for samples in stretches], "plans": plans}
 
 

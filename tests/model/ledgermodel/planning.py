@@ -10,7 +10,8 @@ from dataserver.planning.fingerprint import order_fingerprint
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
-from dataserver.sampling.order import SampleOrder, Samples
+from dataserver.sampling.order import Samples
+from dataserver.sampling.union import plain_union
 
 LENGTHS = (2, 3, 4, 2, 3, 4)
 ORDER = OrderSpec(sources=(Source(store="chat"),), shuffle=Shuffle.SEQUENTIAL, max_length=4)
@@ -30,7 +31,7 @@ class Table:
         return self.lengths(samples) - 1
 
 
-_PLANNER = Planner(SampleOrder(Table.sizes, ORDER.seed, ORDER.shuffle), Table(), FINGERPRINT)
+_PLANNER = Planner.of_order(plain_union(Table.sizes, ORDER.seed, ORDER.shuffle), Table(), FINGERPRINT)
 
 
 def run_spec(steps: int, lookahead: int, step_samples: int = 2) -> RunSpec:

@@ -9,7 +9,8 @@ from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.order import Place
+from dataserver.sampling.union import plain_union
 from dataserver.stores import open_store
 from dataserver.testing import write_store
 from dataserver.wire.micro_batch import NO_TARGET
@@ -50,7 +51,7 @@ def table_of(stores):
 def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_size):
     stores, rows = sources
     table = table_of(stores)
-    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
     batch = BatchSpec(step_tokens=200, micro_batch_tokens=64, alignment=alignment, max_epochs=1)
     served = []
     cursor = planner.initial_cursor()
@@ -82,7 +83,7 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
 def test_store_rows_lead_back_to_the_rows_that_were_written(sources):
     stores, rows = sources
     table = table_of(stores)
-    samples = SampleOrder(table.sizes, seed=4, shuffle=Shuffle.FULL).samples(0, 0, sum(table.sizes))
+    samples = plain_union(table.sizes, seed=4, shuffle=Shuffle.FULL).samples(Place(), sum(table.sizes))
     for source, row, length in zip(samples.source, table.store_rows(samples), table.lengths(samples), strict=True):
         assert len(rows[source][row][0][:MAX_LENGTH]) == length
 
@@ -90,7 +91,7 @@ def test_store_rows_lead_back_to_the_rows_that_were_written(sources):
 def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
     stores, _ = sources
     table = table_of(stores)
-    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
     plan = planner.plan(planner.initial_cursor(), BatchSpec(step_samples=1, micro_batch_tokens=64), 4)
     lengths = []
     for dp_rank in range(4):
@@ -109,7 +110,7 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
 def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_to):
     stores, _ = sources
     table = table_of(stores)
-    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
     batch = BatchSpec(step_samples=9, micro_batch_tokens=64, alignment=8, pad_to=pad_to)
     plan = planner.plan(planner.initial_cursor(), batch, 16)
     for group, dp_rank in itertools.product(range(len(plan.rounds)), range(16)):

@@ -11,7 +11,8 @@ from dataserver.cursor import Cursor
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder, Samples
+from dataserver.sampling.order import Samples
+from dataserver.sampling.union import plain_union
 
 
 class ListedTable:
@@ -100,6 +101,6 @@ def drive() -> Callable[..., Drive]:
     """`drive(table, seed=0, shuffle=…)`: a run over a table."""
 
     def begin(table: ListedTable | HashedTable, *, seed: int = 0, shuffle: Shuffle = Shuffle.FULL) -> Drive:
-        return Drive(lambda: Planner(SampleOrder(table.sizes, seed, shuffle), table, "order"))
+        return Drive(lambda: Planner.of_order(plain_union(table.sizes, seed, shuffle), table, "order"))
 
     return begin

@@ -9,7 +9,7 @@ from dataserver.errors import ForeignCursorError, InvalidRequestError, PlanMisma
 from dataserver.planning.fingerprint import PLANNER_VERSION, order_fingerprint
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 
 ORDER = OrderSpec(sources=(Source(store="chat"),), seed=7, max_length=512)
 FINGERPRINT = order_fingerprint(ORDER, ["a" * 32])
@@ -28,7 +28,7 @@ INSIDE = replace(CURSOR, window=Window(steps=4, steps_done=2, samples=40, deal=D
 
 @pytest.fixture
 def planner(hashed_table):
-    return Planner(SampleOrder((100,), 7, Shuffle.FULL), hashed_table(100), FINGERPRINT)
+    return Planner.of_order(plain_union((100,), 7, Shuffle.FULL), hashed_table(100), FINGERPRINT)
 
 
 @pytest.mark.parametrize("cursor", [CURSOR, INSIDE, replace(CURSOR, position=0), replace(CURSOR, step=2**62)])

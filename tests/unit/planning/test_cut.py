@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 
 from dataserver.errors import InvalidSpecError
 from dataserver.planning import cut
-from dataserver.planning.cut import Stretch, cut_step, moved
+from dataserver.planning.cut import Stretch, cut_step
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.order import Place
+from dataserver.sampling.union import plain_union
 
 
 def stretch_of(table, *, max_epochs=1, epoch=0, position=0, shuffle=Shuffle.SEQUENTIAL):
-    return Stretch(SampleOrder(table.sizes, 0, shuffle), table, epoch=epoch, position=position, max_epochs=max_epochs)
+    place = Place(epoch=epoch, position=position)
+    return Stretch(plain_union(table.sizes, 0, shuffle), table, place=place, max_epochs=max_epochs)
 
 
 def tokens(budget):
@@ -53,10 +55,14 @@ def test_a_step_of_samples_counts_them_up_to_the_end(listed_table, count, rows):
 
 
 def test_samples_are_read_over_the_end_of_epochs(hashed_table):
-    order = SampleOrder((30, 20), 5, Shuffle.FULL)
-    stretch = Stretch(order, hashed_table(30, 20), epoch=2, position=45, max_epochs=None)
+    order = plain_union((30, 20), 5, Shuffle.FULL)
+    stretch = Stretch(order, hashed_table(30, 20), place=Place(epoch=2, position=45), max_epochs=None)
     samples, lengths = stretch.first(105)
-    pieces = [order.samples(2, 45, 50), order.samples(3, 0, 50), order.samples(4, 0, 50)]
+    pieces = [
+        order.samples(Place(epoch=2, position=45), 5),
+        order.samples(Place(epoch=3), 50),
+        order.samples(Place(epoch=4), 50),
+    ]
     assert np.array_equal(samples.row, np.concatenate([piece.row for piece in pieces]))
     assert np.array_equal(samples.source, np.concatenate([piece.source for piece in pieces]))
     assert np.array_equal(lengths, hashed_table(30, 20).lengths(samples))
@@ -95,7 +101,6 @@ def test_a_sample_above_the_budget_is_refused_with_the_numbers(listed_table):
 
 
 def test_positions_move_over_the_end_of_epochs():
-    order = SampleOrder((6, 4), 0, Shuffle.SEQUENTIAL)
-    assert [moved(3, 8, count, order) for count in (0, 1, 2, 3, 12, 25)] == [
-        (3, 8), (3, 9), (4, 0), (4, 1), (5, 0), (6, 3),
-    ]  # fmt: skip
+    order = plain_union((6, 4), 0, Shuffle.SEQUENTIAL)
+    places = [order.moved(Place(epoch=3, position=8), count) for count in (0, 1, 2, 3, 12, 25)]
+    assert [(place.epoch, place.position) for place in places] == [(3, 8), (3, 9), (4, 0), (4, 1), (5, 0), (6, 3)]

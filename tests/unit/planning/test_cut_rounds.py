@@ -10,7 +10,8 @@ from dataserver.errors import InvalidSpecError
 from dataserver.packing.pack import CostModel, pack
 from dataserver.planning.plan import EndOfRun
 from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.order import Place
+from dataserver.sampling.union import plain_union
 
 CAPACITY = 64
 
@@ -41,11 +42,11 @@ def test_all_steps_have_the_same_number_of_rounds_and_consume_each_sample_once(
 @pytest.mark.parametrize("policy", [PackingPolicy.FIRST_FIT, PackingPolicy.SEQUENTIAL, PackingPolicy.NONE])
 def test_one_sample_more_would_take_another_round(drive, hashed_table, policy):
     table = hashed_table(5000)
-    run, order = drive(table), SampleOrder((5000,), 0, Shuffle.FULL)
+    run, order = drive(table), plain_union((5000,), 0, Shuffle.FULL)
     batch = spec(2, policy, micro_batch_tokens=4096)
     for _ in range(4):
         plan = run.step(batch, 4)
-        following = table.lengths(order.samples(0, plan.end.position, plan.end.position + 1))
+        following = table.lengths(order.samples(Place(position=plan.end.position), 1))
         more = pack(
             np.concatenate([plan.lengths, following]),
             dp_world_size=4,

@@ -59,5 +59,5 @@ def test_what_is_no_fingerprint_differs_as_a_whole(text):
 
 def test_a_fingerprint_is_one_short_line_of_hex():
     whole, short = order_fingerprint(ORDER, STORES).split("-")
-    assert (len(whole), len(short)) == (32, 42)
+    assert (len(whole), len(short)) == (32, 48)
     assert int(whole + short, 16) > 0

@@ -8,7 +8,8 @@ import pytest
 from dataserver.cursor import Cursor
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.order import Place
+from dataserver.sampling.union import plain_union
 
 ROWS = 10**9
 STEP_10 = Cursor(order_fingerprint="order", step=9, position=9 * 512)
@@ -18,7 +19,7 @@ DEEP = Cursor(order_fingerprint="order", step=10**12, epoch=10**6, position=ROWS
 
 def planned(hashed_table, cursor, **spec):
     table = hashed_table(ROWS // 4, 0, ROWS - ROWS // 4)
-    planner = Planner(SampleOrder(table.sizes, 3, Shuffle.FULL), table, "order")
+    planner = Planner.of_order(plain_union(table.sizes, 3, Shuffle.FULL), table, "order")
     tracemalloc.start()
     plan = planner.plan(cursor, BatchSpec(micro_batch_tokens=8192, **spec), 8)
     peak = tracemalloc.get_traced_memory()[1]
@@ -48,8 +49,13 @@ def test_a_step_by_tokens_reads_little_more_than_it_takes(hashed_table):
 def test_the_end_of_an_epoch_of_a_billion_is_crossed_without_a_seam(hashed_table):
     plan, _, _ = planned(hashed_table, DEEP, step_samples=512)
     assert (plan.end.epoch, plan.end.position) == (DEEP.epoch + 1, 412)
-    order = SampleOrder((ROWS // 4, 0, ROWS - ROWS // 4), 3, Shuffle.FULL)
-    expected = np.concatenate([order.samples(10**6, ROWS - 100, ROWS).row, order.samples(10**6 + 1, 0, 412).row])
+    order = plain_union((ROWS // 4, 0, ROWS - ROWS // 4), 3, Shuffle.FULL)
+    expected = np.concatenate(
+        [
+            order.samples(Place(epoch=10**6, position=ROWS - 100), 100).row,
+            order.samples(Place(epoch=10**6 + 1), 412).row,
+        ]
+    )
     assert np.array_equal(plan.samples.row, expected)
 
 

@@ -7,7 +7,7 @@ from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.planning.plan import EndOfRun
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 
 
 def spec(**more):
@@ -90,7 +90,7 @@ def test_a_run_without_bounds_goes_on(drive, listed_table):
 @pytest.mark.parametrize("sizes", [(), (0,), (0, 0, 0)])
 def test_an_order_without_rows_is_refused_and_not_searched(hashed_table, sizes):
     with pytest.raises(InvalidSpecError, match=f"none of the {len(sizes)} sources keeps a row"):
-        Planner(SampleOrder(sizes, 0, Shuffle.FULL), hashed_table(*sizes), "order")
+        Planner.of_order(plain_union(sizes, 0, Shuffle.FULL), hashed_table(*sizes), "order")
 
 
 @pytest.mark.parametrize("ranks", [0, -1, MAX_DP_WORLD_SIZE + 1, 2**31 - 1])

@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 
 BATCH = BatchSpec(step_samples=50, micro_batch_tokens=4096, lookahead_steps=4)
 
 
 def planner_over(table):
-    return Planner(SampleOrder(table.sizes, 3, Shuffle.FULL), table, "order")
+    return Planner.of_order(plain_union(table.sizes, 3, Shuffle.FULL), table, "order")
 
 
 def follow(planner, steps, ranks=2):

@@ -11,7 +11,8 @@ import pytest
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.order import Place
+from dataserver.sampling.union import plain_union
 from dataserver.stores import BlockCache, open_store
 from dataserver.stores.decoded import DecodedReader
 from dataserver.stores.local_files import LocalFiles
@@ -128,11 +129,11 @@ def test_a_full_shuffle_over_a_store_beyond_the_cache_is_right_and_costs_what_wa
     assert (said.blocks, said.cache_bytes) == (rows // per_group, 12_000)
     assert said.decoded_bytes == rows * 3 * 3 + (rows + said.blocks) * 8
     view = store.view(3)
-    order = SampleOrder((rows,), 5, Shuffle.FULL)
+    order = plain_union((rows,), 5, Shuffle.FULL)
     decoded.clear()
     served = []
     for begin in range(0, rows, together):
-        numbers = order.samples(0, begin, begin + together).row
+        numbers = order.samples(Place(position=begin), together).row
         tokens = np.frombuffer(b"".join(view.read(numbers, 2).tokens), np.uint16)
         assert tokens[::3].tolist() == tokens[2::3].tolist() == numbers.tolist()
         assert cache.counted_bytes <= 12_000
