@@ -7,6 +7,7 @@
     [data]        how the data server is reached
     [checkpoint]  where its state is kept
     [metrics]     where its figures go
+    [eval]        what its loss is measured on besides
 
 Nothing here knows torch, so that a configuration can be checked anywhere.
 """
@@ -184,6 +185,17 @@ class MetricsConfig(Section):
     """Project on Weights & Biases; needs the package wandb."""
 
 
+class EvalConfig(Section):
+    """`[eval]`: the loss on a held-out store. Training is the same with it and without, to the bit."""
+
+    store: str = Field(min_length=1)
+    """Name of the store on the server. Rows are cut, dropped and packed as those of the run."""
+    every_steps: int = Field(ge=1)
+    """Measure after every so many steps, and after the last."""
+    max_samples: int | None = Field(default=None, ge=1)
+    """Only the first so many samples of the store."""
+
+
 class TrainerConfig(Section):
     """A trainer's whole configuration."""
 
@@ -201,6 +213,8 @@ class TrainerConfig(Section):
     """How the server is reached."""
     metrics: MetricsConfig = MetricsConfig()
     """Where figures go."""
+    eval: EvalConfig | None = None
+    """What the loss is measured on besides."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

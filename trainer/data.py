@@ -4,6 +4,7 @@
     Feed.begin      -> attempt          rank 0, told to the others
     Feed.open       -> StepSource       every rank; yields Steps, takes acks
     Feed.commit                         rank 0, after a checkpoint
+    Feed.held_out   -> StepSource       every rank, for an evaluation
 
 The training loop knows these protocols only. `ServerFeed` is the data server; tests and
 benchmarks play back recorded steps.
@@ -18,6 +19,7 @@ from typing import Any, Final, Protocol
 from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidConfigError, UnavailableError, WaitExpiredError
+from dataserver.eval_spec import EvalSpec
 from dataserver.wire.micro_batch import MicroBatch
 from trainer.checkpoint import Lineage
 from trainer.config import DataConfig, RunConfig
@@ -114,6 +116,9 @@ class Feed(Protocol):
         Until it does, older checkpoints stay: another trainer may have begun from one of them.
         """
 
+    def held_out(self, spec: EvalSpec, *, dp_rank: int, dp_world_size: int) -> StepSource:
+        """Open a held-out store at its first row. Its steps take no acks."""
+
     def close(self) -> None:
         """Let go. Idempotent."""
 
@@ -200,6 +205,13 @@ class ServerFeed:
             )
             return False
         return True
+
+    def held_out(self, spec: EvalSpec, *, dp_rank: int, dp_world_size: int) -> StepStream:
+        """Open a held-out store."""
+        stream = self._client.eval_stream(
+            spec, dp_rank=dp_rank, dp_world_size=dp_world_size, credits=self._config.credits
+        )
+        return stream.steps
 
     def close(self) -> None:
         """Close streams and connections."""

@@ -41,11 +41,26 @@ class StepFigures:
     sync_weights: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalFigures:
+    """The loss on a held-out store with the weights after `step`: mean over `eval_targets` targets."""
+
+    attempt: int
+    step: int
+    eval_loss: float
+    eval_targets: int
+    eval_samples: int
+    eval_s: float
+
+
+Figures = StepFigures | EvalFigures
+
+
 class Sink(Protocol):
     """Takes figures."""
 
-    def write(self, figures: StepFigures) -> None:
-        """Take one step's."""
+    def write(self, figures: Figures) -> None:
+        """Take one step's, or an evaluation's."""
 
     def close(self) -> None:
         """Flush and let go."""
@@ -66,27 +81,23 @@ class Metrics:
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
         self._open.close()
 
-    def write(self, figures: StepFigures) -> None:
+    def write(self, figures: Figures) -> None:
         """Hand figures to every sink."""
         for sink in self._sinks:
             sink.write(figures)
 
 
 class Screen:
-    """One readable line a step. `last_step` is the run's, where it has one."""
+    """One readable line a step, and one an evaluation. `last_step` is the run's, where it has one."""
 
     def __init__(self, last_step: int | None, out: TextIO) -> None:
         self._of = "" if last_step is None else f"/{last_step}"
         self._out = out
 
-    def write(self, figures: StepFigures) -> None:
+    def write(self, figures: Figures) -> None:
         """Write and flush, so that a killed trainer's last step is seen."""
-        f = figures
-        self._out.write(
-            f"step {f.step}{self._of}  loss {f.loss:.4f}  lr {f.lr:.2e}  |g| {f.grad_norm:.3f}  "
-            f"{f.tokens_per_s:,.0f} tok/s  {f.samples} samples  {f.targets:,} targets  {f.rounds} rounds  "
-            f"wait {f.data_wait_s:.3f} s  step {f.step_s:.2f} s\n"
-        )
+        told = _evaluation(figures) if isinstance(figures, EvalFigures) else _step(figures)
+        self._out.write(f"step {figures.step}{self._of}  {told}\n")
         self._out.flush()
 
     def close(self) -> None:
@@ -94,13 +105,13 @@ class Screen:
 
 
 class JsonLines:
-    """Appends one JSON object a step; a resumed run goes on in the same file, under another attempt."""
+    """Appends an object a step, and one an evaluation; a resumed run goes on in the same file, as another attempt."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a")
 
-    def write(self, figures: StepFigures) -> None:
+    def write(self, figures: Figures) -> None:
         """Append and flush."""
         self._file.write(json.dumps(asdict(figures)) + "\n")
         self._file.flush()
@@ -111,14 +122,14 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Scalars under `train/`."""
+    """Scalars under `train/` and `eval/`."""
 
     def __init__(self, directory: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - slow to import, seldom wanted
 
         self._writer = SummaryWriter(str(directory))
 
-    def write(self, figures: StepFigures) -> None:
+    def write(self, figures: Figures) -> None:
         """Add every figure as a scalar."""
         for name, value in _scalars(figures).items():
             self._writer.add_scalar(name, value, figures.step)
@@ -141,7 +152,7 @@ class WeightsAndBiases:
             ) from error
         self._run = wandb.init(project=project, name=run, config=config)
 
-    def write(self, figures: StepFigures) -> None:
+    def write(self, figures: Figures) -> None:
         """Log every figure at its step."""
         self._run.log(_scalars(figures), step=figures.step)
 
@@ -162,5 +173,19 @@ def open_metrics(config: MetricsConfig, *, run: str, last_step: int | None, reso
     return Metrics(sinks)
 
 
-def _scalars(figures: StepFigures) -> dict[str, float]:
-    return {f"train/{name}": float(value) for name, value in asdict(figures).items() if name != "step"}
+def _step(f: StepFigures) -> str:
+    return (
+        f"loss {f.loss:.4f}  lr {f.lr:.2e}  |g| {f.grad_norm:.3f}  "
+        f"{f.tokens_per_s:,.0f} tok/s  {f.samples} samples  {f.targets:,} targets  {f.rounds} rounds  "
+        f"wait {f.data_wait_s:.3f} s  step {f.step_s:.2f} s"
+    )
+
+
+def _evaluation(f: EvalFigures) -> str:
+    return f"eval loss {f.eval_loss:.4f}  {f.eval_samples} samples  {f.eval_targets:,} targets  {f.eval_s:.2f} s"
+
+
+def _scalars(figures: Figures) -> dict[str, float]:
+    kind = "eval" if isinstance(figures, EvalFigures) else "train"
+    named = {name.removeprefix("eval_"): value for name, value in asdict(figures).items() if name != "step"}
+    return {f"{kind}/{name}": float(value) for name, value in named.items()}

@@ -5,9 +5,11 @@ import sys
 from dataclasses import dataclass
 
 from dataserver.client import AttemptInfo
+from dataserver.eval_spec import EvalSpec
 from trainer.checkpoint import Checkpoint, Checkpoints, Resume
 from trainer.config import TrainerConfig
 from trainer.data import Feed
+from trainer.evaluation import check_held_out, eval_spec
 from trainer.export import check_export_target
 from trainer.launch import World
 from trainer.model import model_config
@@ -17,10 +19,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Where all ranks start from, as rank 0 chose: a checkpoint, or (None) random or given weights."""
+    """Where all ranks start from, as rank 0 chose: a checkpoint, or (None) random or given weights.
+
+    `held_out`: what evaluations read, if there are any.
+    """
 
     run_uid: str
     checkpoint: Checkpoint | None
+    held_out: EvalSpec | None
 
     @property
     def step(self) -> int:
@@ -32,13 +38,17 @@ def choose_start(
     config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume, *, take_over: bool
 ) -> Start:
     """Create or find the run, and choose a checkpoint; raises what either refuses."""
-    lineage = feed.create_run(model_config(config.model).vocab_size, wait_alive=not take_over)
+    vocab_size = model_config(config.model).vocab_size
+    lineage = feed.create_run(vocab_size, wait_alive=not take_over)
+    held_out = eval_spec(config, vocab_size)
+    if held_out is not None:
+        check_held_out(feed, held_out)
     if config.checkpoint.export_dir is not None:
         # Now, not after days of training.
         check_export_target(config.checkpoint.export_dir, lineage.run_uid)
     checkpoint = checkpoints.choose(resume, lineage)
     log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
-    return Start(run_uid=lineage.run_uid, checkpoint=checkpoint)
+    return Start(run_uid=lineage.run_uid, checkpoint=checkpoint, held_out=held_out)
 
 
 def begin_attempt(config: TrainerConfig, world: World, feed: Feed, start: Start, *, take_over: bool) -> AttemptInfo:

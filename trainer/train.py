@@ -2,6 +2,7 @@
 
     wait for a live attempt to end, choose a checkpoint -> build the model -> begin an attempt -> open a stream per rank
     for each step: all ranks agree -> rounds of forward, backward -> clip, update -> ack -> figures -> checkpoint
+                   -> where it is due, the loss on a held-out store
 
 A step's gradient is the sum over all ranks and rounds of each micro-batch's share of one mean
 loss, so it does not depend on how the step was packed or on the number of ranks.
@@ -18,11 +19,13 @@ from torch.optim import AdamW
 from transformers import PreTrainedModel
 
 from dataserver.client import AttemptInfo
+from dataserver.eval_spec import EvalSpec
 from trainer.agreement import agreed, told_by_first
 from trainer.checkpoint import Checkpoint, Checkpoints, Record, Resume
 from trainer.config import TrainerConfig
 from trainer.data import Feed, Step, StepSource
 from trainer.errors import NonFiniteError
+from trainer.evaluation import evaluate
 from trainer.export import export_checkpoint
 from trainer.launch import World
 from trainer.loss import loss_share
@@ -66,6 +69,7 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
             optimizer=optimizer,
             run_uid=start.run_uid,
             attempt=attempt,
+            held_out=start.held_out,
         )
         try:
             newest = job.run(stream, metrics)
@@ -101,6 +105,7 @@ class Job:
     optimizer: AdamW
     run_uid: str
     attempt: AttemptInfo
+    held_out: EvalSpec | None
 
     def run(self, stream: StepSource, metrics: Metrics) -> Path | None:
         """Take every step; returns the checkpoint that was written last, on rank 0."""
@@ -114,6 +119,7 @@ class Job:
             metrics.write(self.figures(step, local, lr=lr, grad_norm=grad_norm, step_s=step_s))
             if self.is_save_due(step):
                 newest = self.save(step)
+            self.evaluate_if_due(step, metrics)
             begin = time.monotonic()
         return newest
 
@@ -170,6 +176,14 @@ class Job:
         """Whether a checkpoint follows this step."""
         every = self.config.checkpoint.every_steps
         return step.last or (every is not None and step.number % every == 0)
+
+    def evaluate_if_due(self, step: Step, metrics: Metrics) -> None:
+        """Measure the loss on the held-out store, if there is one and its turn has come."""
+        config = self.config.eval
+        if config is None or self.held_out is None or not (step.last or step.number % config.every_steps == 0):
+            return
+        where = {"attempt": self.attempt.number, "step": step.number}
+        metrics.write(evaluate(self.model, self.feed, self.held_out, self.world, **where))
 
     def save(self, step: Step) -> Path | None:
         """Write a checkpoint with all ranks, and tell the ledger; returns its path on rank 0."""

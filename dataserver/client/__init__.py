@@ -11,12 +11,13 @@
                 save_checkpoint(step.end)
                 client.commit_cursor("chat", attempt, step.end, "file:///checkpoints/chat")
 
-`client`: all calls. `stream`, `step`: what the training loop holds. Behind them `receiver` (the
+`client`: all calls. `stream`, `step`, `eval_stream`: what the training loop holds. Behind them `receiver` (the
 thread that decodes), `sequence` (in order, across reconnects), `uplink` (acks and credits),
 `failover` (which server next, how long to wait), `connection` (TLS, token, channels).
 """
 
 from dataserver.client.client import DEFAULT_CREDITS, DataClient
+from dataserver.client.eval_stream import EvalStream
 from dataserver.client.step import Step
 from dataserver.client.stream import StepStream
 from dataserver.wire.micro_batch import NO_TARGET, MicroBatch
@@ -30,6 +31,7 @@ __all__ = [
     "CommitInfo",
     "CursorInfo",
     "DataClient",
+    "EvalStream",
     "MicroBatch",
     "RunEventInfo",
     "RunInfo",

@@ -1,6 +1,5 @@
 """The data server, as trainers, orchestrators and people's programs call it."""
 
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -9,26 +8,24 @@ from typing import Final, Self
 from dataserver.client.begin import begin_attempt
 from dataserver.client.calls import Calls
 from dataserver.client.connection import Channels, ConnectionSettings, parse_endpoints
-from dataserver.client.failover import Failover
-from dataserver.client.receiver import Receiver
-from dataserver.client.sequence import Sequence
+from dataserver.client.eval_stream import EvalStream
+from dataserver.client.store_calls import StoreCalls
 from dataserver.client.stream import StepStream
-from dataserver.client.uplink import Uplink
+from dataserver.client.streams import Streams
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
+from dataserver.eval_spec import EvalSpec
 from dataserver.run_spec import BatchSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2 as cursors_pb2
 from dataserver.v1 import run_service_pb2 as runs_pb2
-from dataserver.v1 import store_service_pb2 as stores_pb2
-from dataserver.wire import runs, stores
+from dataserver.wire import runs
 from dataserver.wire.messages import batch_spec_to_proto, cursor_from_proto, cursor_to_proto, run_spec_to_proto
-from dataserver.wire.store_info import SampleInfo, StoreInfo
 
 DEFAULT_CREDITS: Final = 8
 """Micro-batches in flight: one in use and some in store, of which two already hide the network."""
 
 
-class DataClient:
+class DataClient(StoreCalls):
     """A client of one or several equal data servers.
 
     `endpoints`: `host:port[,host:port…]`. `token`: bearer token. `ca`: PEM file with the CA of
@@ -47,14 +44,12 @@ class DataClient:
             endpoints=parse_endpoints(endpoints), token=token, ca=None if ca is None else Path(ca)
         )
         self._channels = Channels(settings)
-        self._calls = Calls(self._channels, patience_s)
-        self._patience_s = patience_s
-        self._streams: weakref.WeakSet[StepStream] = weakref.WeakSet()
+        super().__init__(Calls(self._channels, patience_s))
+        self._streams = Streams(self._channels, patience_s)
 
     def close(self) -> None:
         """Close all streams and connections. Idempotent."""
-        for stream in list(self._streams):
-            stream.close()
+        self._streams.close()
         self._channels.close()
 
     def __enter__(self) -> Self:
@@ -190,30 +185,6 @@ class DataClient:
             self._calls.unary("CursorService/DescribeStep", request, cursors_pb2.DescribeStepResponse)
         )
 
-    # Stores
-
-    def list_stores(self) -> list[StoreInfo]:
-        """All stores, by name, with drops counted as if there were no `max_length`."""
-        request = stores_pb2.ListStoresRequest()
-        answers = self._calls.pages("StoreService/ListStores", request, stores_pb2.ListStoresResponse)
-        return [stores.store_from_proto(store) for answer in answers for store in answer.stores]
-
-    def get_store(self, store: str, *, max_length: int | None = None) -> StoreInfo:
-        """The store, with drops and served tokens counted for `max_length`."""
-        request = stores_pb2.GetStoreRequest(store=store, max_length=0 if max_length is None else max_length)
-        answer = self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse)
-        return stores.store_from_proto(answer.store)
-
-    def list_samples(
-        self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None
-    ) -> list[SampleInfo]:
-        """Rows `begin_row` to before `end_row`, at most 1000, dropped ones too."""
-        request = stores_pb2.ListSamplesRequest(
-            store=store, begin_row=begin_row, end_row=end_row, max_length=0 if max_length is None else max_length
-        )
-        answer = self._calls.unary("StoreService/ListSamples", request, stores_pb2.ListSamplesResponse)
-        return [stores.sample_from_proto(sample) for sample in answer.samples]
-
     # Micro-batches
 
     def stream(
@@ -232,18 +203,23 @@ class DataClient:
         `credits`: micro-batches that may be in flight or waiting. Ranks spread over the
         endpoints by `world_rank`.
         """
-        waiter = f"world rank {world_rank} of run {run}, attempt {attempt.number}"
-        failover = Failover(
-            self._channels.settings.endpoints, first=world_rank, patience_s=self._patience_s, waiter=waiter
+        return self._streams.of_attempt(
+            run, attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step, credits=credits
         )
-        uplink = Uplink(run=run, attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, credits=credits)
-        receiver = Receiver(channels=self._channels, failover=failover, uplink=uplink, sequence=Sequence(next_step))
-        stream = StepStream(
-            receiver=receiver, uplink=uplink, patience_s=self._patience_s, waiter=waiter, next_step=next_step
-        )
-        self._streams.add(stream)
-        receiver.start()
-        return stream
+
+    def eval_stream(
+        self,
+        spec: EvalSpec,
+        *,
+        dp_rank: int = 0,
+        dp_world_size: int = 1,
+        credits: int = DEFAULT_CREDITS,  # noqa: A002  # the word of the contract
+    ) -> EvalStream:
+        """Stream a held-out store, every row once and in order, shared out among `dp_world_size` ranks.
+
+        Needs no run, and changes none. Raises what the store or the spec is refused with at the first micro-batch.
+        """
+        return self._streams.of_held_out(spec, dp_rank=dp_rank, dp_world_size=dp_world_size, credits=credits)
 
     def _find(self, run: str) -> None:
         """Wait for a server that knows the run, by a call that may be repeated."""

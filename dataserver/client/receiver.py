@@ -116,7 +116,7 @@ class Receiver:
         channel = self._channels.channel(self._failover.endpoint)
         method = channel.stream_stream(_PATH, batch_service_pb2.StreamMicroBatchesRequest.SerializeToString, None)
         self._sequence.reconnect()
-        requests = self._uplink.connect(self._sequence.next_step)
+        requests = self._uplink.connect(self._sequence.next_step, self._sequence.begin)
         self.heard = time.monotonic()
         self._call = method(requests, metadata=self._channels.settings.metadata)
         try:

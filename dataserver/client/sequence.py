@@ -5,6 +5,7 @@ The rounds that arrived before are passed over, and the step must be the same on
 plan been sealed meanwhile, half of each would be trained.
 """
 
+from dataserver.cursor import Cursor
 from dataserver.errors import InternalError, PlanMismatchError
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.responses import StepBegun
@@ -16,6 +17,7 @@ class Sequence:
     def __init__(self, next_step: int) -> None:
         self._first_step = next_step
         self._begun: StepBegun | None = None
+        self._before: StepBegun | None = None
         self._arrived = 0
         self._round: int | None = None
 
@@ -25,6 +27,12 @@ class Sequence:
         if self._begun is None:
             return self._first_step
         return self._begun.step if self._arrived < self._begun.rounds else self._begun.step + 1
+
+    @property
+    def begin(self) -> Cursor | None:
+        """Where that step begins; None where nothing arrived before it."""
+        before = self._before if self._begun is None or self._begun.step == self.next_step else self._begun
+        return None if before is None else before.end
 
     def reconnect(self) -> None:
         """Expect `next_step` from its beginning."""
@@ -42,7 +50,7 @@ class Sequence:
             if begun != self._begun:
                 raise PlanMismatchError(_difference(self._begun, begun), step=begun.step)
             return False
-        self._begun, self._arrived = begun, 0
+        self._before, self._begun, self._arrived = self._begun, begun, 0
         return True
 
     def admit_micro_batch(self, micro_batch: MicroBatch) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Final
 
+from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
 from dataserver.v1 import batch_service_pb2
-from dataserver.wire.runs import AttemptInfo
+from dataserver.wire.messages import cursor_to_proto
 
 MAX_CREDITS: Final = 1024
 
@@ -22,18 +23,15 @@ _Request = batch_service_pb2.StreamMicroBatchesRequest
 
 
 class Uplink:
-    """The upward half of a rank's stream, over all its connections. Used by two threads."""
+    """The upward half of a rank's stream, over all its connections. Used by two threads.
 
-    def __init__(self, *, run: str, attempt: AttemptInfo, world_rank: int, dp_rank: int, credits: int) -> None:  # noqa: A002
+    `opened`: the open of every connection, but for its credits and where it begins.
+    """
+
+    def __init__(self, *, opened: batch_service_pb2.Open, credits: int) -> None:  # noqa: A002
         if not 1 <= credits <= MAX_CREDITS:
             raise InvalidRequestError(f"credits = {credits}: use 1 to {MAX_CREDITS}")
-        self._open = batch_service_pb2.Open(
-            run=run,
-            attempt=attempt.number,
-            attempt_id=attempt.attempt_id,
-            world_rank=world_rank,
-            dp_rank=dp_rank,
-        )
+        self._open = opened
         self._credits = credits
         self._lock = threading.Lock()
         self._requests: SimpleQueue[_Request | None] | None = None
@@ -41,17 +39,22 @@ class Uplink:
         self._buffered = 0
         self._acked: int | None = None
 
-    def connect(self, next_step: int) -> Iterator[_Request]:
+    def connect(self, next_step: int, begin: Cursor | None) -> Iterator[_Request]:
         """The requests of a new connection: an open, the last ack again, then what comes.
 
+        An attempt's ledger knows where `next_step` begins. A held-out store has none, and is told: at `begin`.
         A connection needs at least one credit. With a full buffer that is one more than fits,
         and is made up for by later grants.
         """
         requests: SimpleQueue[_Request | None] = SimpleQueue()
         with self._lock:
             self._outstanding = max(1, self._credits - self._buffered)
-            opened = batch_service_pb2.Open(next_step=next_step, credits=self._outstanding)
+            opened = batch_service_pb2.Open(credits=self._outstanding)
             opened.MergeFrom(self._open)
+            if opened.purpose == batch_service_pb2.PURPOSE_TRAIN:
+                opened.next_step = next_step
+            elif begin is not None:
+                opened.begin.CopyFrom(cursor_to_proto(begin))
             requests.put(_Request(open=opened))
             if self._acked is not None:
                 requests.put(_Request(ack=batch_service_pb2.Ack(step=self._acked)))

@@ -34,6 +34,7 @@ from dataserver.services.store_service import StoreService
 from dataserver.stores import Store
 from dataserver.streaming.catalog import ReportStoreBytes, StoreCatalog, open_catalog, whole_figures
 from dataserver.streaming.contexts import RunContexts
+from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.threads import Threads
@@ -148,9 +149,12 @@ class DataServer:
             config, server_id=self.server_id, ledger=ledger, threads=threads, contexts=contexts, metrics=metrics
         )
         self._registry = streams
-        BatchService(config, registry=streams, threads=threads, waits=Waits(metrics), metrics=metrics).add_to_server(
-            server
+        held_outs = HeldOuts(
+            registry=streams, contexts=contexts, threads=threads, max_message_bytes=config.max_message_bytes
         )
+        BatchService(
+            config, registry=streams, held_outs=held_outs, threads=threads, waits=Waits(metrics), metrics=metrics
+        ).add_to_server(server)
         add_RunServiceServicer_to_server(  # type: ignore[no-untyped-call]
             RunService(config, ledger=ledger, threads=threads, contexts=contexts, registry=streams, metrics=metrics),
             server,

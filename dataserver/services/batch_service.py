@@ -4,6 +4,7 @@ import grpc
 
 from dataserver.config import ServerConfig
 from dataserver.streaming.call import Call
+from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.session import StreamSession
@@ -18,10 +19,18 @@ class BatchService:
     """The data path. Its responses are bytes already: the hot message is encoded by hand."""
 
     def __init__(
-        self, config: ServerConfig, *, registry: Registry, threads: Threads, waits: Waits, metrics: Metrics
+        self,
+        config: ServerConfig,
+        *,
+        registry: Registry,
+        held_outs: HeldOuts,
+        threads: Threads,
+        waits: Waits,
+        metrics: Metrics,
     ) -> None:
         self._config = config
         self._registry = registry
+        self._held_outs = held_outs
         self._threads = threads
         self._waits = waits
         self._metrics = metrics
@@ -42,6 +51,7 @@ class BatchService:
             call,
             config=self._config,
             registry=self._registry,
+            held_outs=self._held_outs,
             threads=self._threads,
             waits=self._waits,
             metrics=self._metrics,

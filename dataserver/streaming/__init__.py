@@ -8,6 +8,7 @@ waits      every wait has a limit, a log line and a metric
 pacing     which step may be sealed, by what the ranks consumed
 credits    how many micro-batches a rank is ready to take
 attempts   one attempt as this process serves it: plans, seals, acks
+supply     where a stream's steps come from: an attempt (attempt_supply), or a held-out store (held_out)
 registry   all attempts of this process, their leases, drain
 session    one stream of one rank
 """

@@ -8,7 +8,7 @@ that acknowledge at about the same time.
 
 import asyncio
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError, PreconditionError, RunNotFoundError, StaleAttemptError
@@ -20,6 +20,7 @@ from dataserver.streaming.contexts import RunContext
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.once import Once
 from dataserver.streaming.pacing import Pacing
+from dataserver.streaming.supply import ReadyStep
 from dataserver.streaming.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -41,14 +42,6 @@ IDLE_POLL_S = 0.5
 
 # Pause after the ledger failed; acks are kept meanwhile.
 RETRY_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedStep:
-    """A step that may be sent: how it is planned and how it was sealed."""
-
-    plan: Plan | EndOfRun
-    seal: Seal
 
 
 class LiveAttempt:
@@ -76,7 +69,7 @@ class LiveAttempt:
         self._threads = threads
         self._metrics = metrics
         self._plans: Once[int, Plan | EndOfRun] = Once(KEPT_STEPS + max_steps_ahead)
-        self._seals: Once[int, SealedStep] = Once(KEPT_STEPS + max_steps_ahead)
+        self._seals: Once[int, ReadyStep] = Once(KEPT_STEPS + max_steps_ahead)
         self._acks: dict[int, int] = {}
         self._acks_lock = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -88,7 +81,7 @@ class LiveAttempt:
         """The plan of `step`, made once in this process."""
         return await self._plans.get(step, lambda: self._make_plan(step))
 
-    async def seal(self, step: int) -> SealedStep:
+    async def seal(self, step: int) -> ReadyStep:
         """Seal `step`, or read how it was sealed; once in this process. Only for a step that pacing permits."""
         return await self._seals.get(step, lambda: self._make_seal(step))
 
@@ -126,7 +119,7 @@ class LiveAttempt:
             )
         return seal.end
 
-    async def _make_seal(self, step: int) -> SealedStep:
+    async def _make_seal(self, step: int) -> ReadyStep:
         plan = await self.plan(step)
         await self._threads.plan(self.context.check_unchanged)
         ends = isinstance(plan, EndOfRun)
@@ -146,7 +139,7 @@ class LiveAttempt:
             raise
         self.pacing.note_sealed(step)
         self._count_sealed(seal)
-        return SealedStep(plan=plan, seal=seal)
+        return ReadyStep(plan=plan, sync_weights=seal.sync_weights)
 
     def _served(self, plan: Plan) -> StepServed:
         names = (source.store for source in self.context.order.sources)
@@ -234,11 +227,3 @@ class LiveAttempt:
                 attempt=progress.attempt.number,
             )
         self.pacing.update(progress)
-
-
-def waited_for(live: LiveAttempt, step: int) -> str:
-    """Whom a stream waits for that may not begin `step`, in words."""
-    ranks = live.pacing.laggards()
-    named = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-    consumed = live.pacing.consumed_step
-    return f"rank {named} to acknowledge step {consumed + 1} before step {step} may begin"

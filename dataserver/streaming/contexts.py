@@ -14,6 +14,7 @@ from dataserver.planning.fingerprint import differing_fields, order_fingerprint
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, check_fits
 from dataserver.sampling.build import sample_order
+from dataserver.sampling.union import plain_union
 from dataserver.stores import Store, StoreView
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.once import Once
@@ -100,12 +101,16 @@ class RunContexts:
     def __init__(self, catalog: StoreCatalog, threads: Threads) -> None:
         self._catalog = catalog
         self._threads = threads
-        self._built: Once[str, RunContext] = Once(KEPT_CONTEXTS)
+        self._built: Once[tuple[str, int | None], RunContext] = Once(KEPT_CONTEXTS)
 
-    async def of_order(self, order: OrderSpec) -> RunContext:
-        """The context of an order. Raises `StoreNotFoundError`, `StoreRefusedError`, `InvalidSpecError`."""
+    async def of_order(self, order: OrderSpec, *, most_samples: int | None = None) -> RunContext:
+        """The context of an order, or of the first `most_samples` of each of its sources.
+
+        Raises `StoreNotFoundError`, `StoreRefusedError`, `InvalidSpecError`.
+        """
         return await self._built.get(
-            order.model_dump_json(), lambda: self._threads.store(build_context, order, self._catalog)
+            (order.model_dump_json(), most_samples),
+            lambda: self._threads.store(build_context, order, self._catalog, most_samples),
         )
 
     async def of_run(self, run: Run) -> RunContext:
@@ -115,12 +120,14 @@ class RunContexts:
         return context
 
 
-def build_context(order: OrderSpec, catalog: StoreCatalog) -> RunContext:
+def build_context(order: OrderSpec, catalog: StoreCatalog, most_samples: int | None = None) -> RunContext:
     """Blocks while the stores' indexes are read."""
     stores = tuple(catalog.get(source.store) for source in order.sources)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
     table = SourceTable(views, max(store.token_bytes for store in stores))
     samples = sample_order(order, views)
+    if most_samples is not None:
+        samples = plain_union(tuple(min(size, most_samples) for size in table.sizes), order.seed, order.shuffle)
     fingerprint = order_fingerprint(order, [store.fingerprint for store in stores])
     return RunContext(
         order=order,

@@ -61,6 +61,7 @@ class Registry:
         self._live: dict[tuple[str, str], LiveAttempt] = {}
         self._sessions: dict[tuple[str, str, int], Session] = {}
         self._stream_ids: dict[Session, str] = {}
+        self._readers: set[Session] = set()
         self._draining: DataServerError | None = None
         self._background: set[asyncio.Task[None]] = set()
 
@@ -103,6 +104,15 @@ class Registry:
         """`release` in the background, for a stream that was cancelled and may not wait."""
         self._spawn(self.release(live, world_rank, session))
 
+    def seat_reader(self, session: Session) -> None:
+        """Take in a stream of no attempt, which ends only with this server."""
+        self.refuse_while_draining()
+        self._readers.add(session)
+
+    def unseat_reader(self, session: Session) -> None:
+        """Let it go. Idempotent."""
+        self._readers.discard(session)
+
     def supersede(self, run_uid: str, attempt: int, why: str) -> None:
         """End the streams of all attempts below `attempt` at once; other servers notice by their polls."""
         for (uid, _), live in self._live.items():
@@ -114,7 +124,7 @@ class Registry:
         """Take no more streams and end those that run. Their clients go elsewhere and keep their leases."""
         if self._draining is None:
             self._draining = UnavailableError("this server is ending; connect again, to it or to another")
-        for session in self._sessions.values():
+        for session in (*self._sessions.values(), *self._readers):
             session.end(self._draining)
 
     def refuse_while_draining(self) -> None:

@@ -1,13 +1,12 @@
 """One stream of one rank.
 
     receive  open ─┬─ credit ──> credits        half-close ──> end
-                   └─ ack ─────> attempt
-    send     opened, then per step: plan ─> credit ─> pacing ─> seal ─> step_begun, micro_batch …; then end_of_run
+                   └─ ack ─────> supply
+    send     opened, then per step: supply ─> step_begun, micro_batch …; then end_of_run
 
-A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit for it.
-The seal may be made while the last micro-batches of the step before are on their way. Within a sealed step a few
-micro-batches are encoded ahead of the credits. After the end of the run the server goes on reading
-until the client half-closes, so that the last acks arrive.
+What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Within a step a few micro-batches
+are encoded ahead of the credits. After the end of the run the server goes on reading until the client half-closes, so
+that the last acks arrive.
 """
 
 import asyncio
@@ -19,19 +18,21 @@ from dataserver.batching.encode import encode_planned
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.planning.plan import EndOfRun, Plan
-from dataserver.streaming.answers import encode_end_of_run, encode_opened, encode_step_begun
-from dataserver.streaming.attempts import LiveAttempt, SealedStep, waited_for
+from dataserver.streaming.answers import encode_end_of_run, encode_step_begun
+from dataserver.streaming.attempt_supply import AttemptSupply
 from dataserver.streaming.call import EOF, Call
 from dataserver.streaming.credits import Credits
+from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
-from dataserver.streaming.opening import Opening, parse_opening
+from dataserver.streaming.opening import EvalOpening, Opening, parse_opening
 from dataserver.streaming.registry import Registry
+from dataserver.streaming.supply import ReadyStep, Supply
 from dataserver.streaming.threads import Threads
 from dataserver.streaming.waits import Waits
 
 log = logging.getLogger(__name__)
 
-# Micro-batches of a sealed step that are encoded before their credit is there. Memory: this many messages a stream.
+# Micro-batches of a step that are encoded before their credit is there. Memory: this many messages a stream.
 ENCODED_AHEAD = 2
 
 # How long a message under way may take when the stream is to end.
@@ -47,6 +48,7 @@ class StreamSession:
         *,
         config: ServerConfig,
         registry: Registry,
+        held_outs: HeldOuts,
         threads: Threads,
         waits: Waits,
         metrics: Metrics,
@@ -54,13 +56,13 @@ class StreamSession:
         self._call = call
         self._config = config
         self._registry = registry
+        self._held_outs = held_outs
         self._threads = threads
         self._waits = waits
         self._metrics = metrics
         self._credits = Credits()
         self._ended: asyncio.Future[DataServerError] = asyncio.get_running_loop().create_future()
         self._writing: asyncio.Future[None] | None = None
-        self._begun_step = 0
 
     def end(self, error: DataServerError) -> None:
         """End the stream with `error` after the message under way."""
@@ -69,29 +71,23 @@ class StreamSession:
 
     async def serve(self) -> None:
         """Serve the call to its end; what it raises is its status."""
-        opening = await self._read_opening()
-        live = await self._registry.open(opening, self)
-        rank = opening.world_rank
-        log.info(
-            "run %s attempt %d: rank %d streams from step %d",
-            opening.run, opening.attempt, rank, opening.next_step,
-        )  # fmt: skip
+        supply = await self._open(await self._read_opening())
+        log.info("%s: %s streams from step %d", supply.name, supply.rank, supply.step + 1)
         try:
             with self._metrics.open_streams.track_inprogress():
-                await self._exchange(opening, live)
+                await self._exchange(supply)
         except asyncio.CancelledError:
-            self._registry.release_soon(live, rank, self)
+            supply.release_soon()
             raise
         except BaseException:
-            await self._registry.release(live, rank, self)
+            await supply.release()
             raise
         else:
-            await self._registry.release(live, rank, self)
+            await supply.release()
         finally:
-            log.info("run %s attempt %d: rank %d's stream is over, begun was step %d",
-                     opening.run, opening.attempt, rank, self._begun_step)  # fmt: skip
+            log.info("%s: %s's stream is over, begun was step %d", supply.name, supply.rank, supply.step)
 
-    async def _read_opening(self) -> Opening:
+    async def _read_opening(self) -> Opening | EvalOpening:
         try:
             async with asyncio.timeout(self._config.open_wait_s):
                 request = await self._call.read()
@@ -101,16 +97,20 @@ class StreamSession:
             ) from None
         if request is EOF:
             raise InvalidRequestError("the stream was closed before its `open`")
-        opening = parse_opening(request)
-        self._credits.grant(opening.credits)
-        self._begun_step = opening.next_step - 1
-        return opening
+        return parse_opening(request)
 
-    async def _exchange(self, opening: Opening, live: LiveAttempt) -> None:
+    async def _open(self, opening: Opening | EvalOpening) -> Supply:
+        self._credits.grant(opening.credits)
+        if isinstance(opening, EvalOpening):
+            return await self._held_outs.open(opening, self)
+        live = await self._registry.open(opening, self)
+        return AttemptSupply(opening, live, self, config=self._config, registry=self._registry, waits=self._waits)
+
+    async def _exchange(self, supply: Supply) -> None:
         """Send and receive until the client half-closes, or something ends the stream."""
-        sender = asyncio.ensure_future(self._send(opening, live))
-        receiver = asyncio.ensure_future(self._receive(opening, live))
-        ends = (self._ended, live.over)
+        sender = asyncio.ensure_future(self._send(supply))
+        receiver = asyncio.ensure_future(self._receive(supply))
+        ends = (self._ended, supply.over)
         until: tuple[asyncio.Future[Any], ...] = (receiver, *ends)
         try:
             await asyncio.wait((sender, *until), return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +124,7 @@ class StreamSession:
                     task.result()
             if not receiver.done():
                 raise WaitExpiredError(
-                    f"rank {opening.world_rank} did not close its stream within {self._config.end_wait_s:g} s "
+                    f"{supply.rank} did not close its stream within {self._config.end_wait_s:g} s "
                     "after the end of the run"
                 )
         finally:
@@ -142,102 +142,78 @@ class StreamSession:
 
     # -- receiving ----------------------------------------------------------------------------
 
-    async def _receive(self, opening: Opening, live: LiveAttempt) -> None:
+    async def _receive(self, supply: Supply) -> None:
         while (request := await self._call.read()) is not EOF:
             kind = request.WhichOneof("message")
             if kind == "credit":
                 self._credits.grant(request.credit.micro_batches)
             elif kind == "ack":
-                self._acknowledge(request.ack.step, opening, live)
+                supply.acknowledge(request.ack.step)
             else:
                 raise InvalidRequestError(f"message {kind or 'empty'} in an open stream: send `ack` or `credit`")
 
-    def _acknowledge(self, step: int, opening: Opening, live: LiveAttempt) -> None:
-        if not 0 <= step <= self._begun_step:
-            raise InvalidRequestError(
-                f"rank {opening.world_rank} acknowledged step {step}, but step {self._begun_step} is the last "
-                "that this stream began"
-            )
-        live.acknowledge(opening.world_rank, step)
-
     # -- sending ------------------------------------------------------------------------------
 
-    async def _send(self, opening: Opening, live: LiveAttempt) -> None:
-        await self._write(encode_opened(live.attempt.base, self._registry.server_id), opening)
-        step = opening.next_step
+    async def _send(self, supply: Supply) -> None:
+        await self._write(supply.opened(), supply)
         while True:
-            plan = await live.plan(step)
-            if isinstance(plan, Plan):
-                await self._wait_for_credit(opening)
-            await self._waits.until(
-                live.pacing.permitted(step),
-                run=opening.run,
-                cause="pacing",
-                limit_s=self._config.pacing_wait_s,
-                describe=lambda step=step: waited_for(live, step),  # type: ignore[misc]
-            )
-            sealed = await live.seal(step)
-            if isinstance(sealed.plan, EndOfRun):
-                await self._write(encode_end_of_run(sealed.seal, sealed.plan), opening)
+            step = await supply.next(lambda: self._wait_for_credit(supply))
+            if isinstance(step.plan, EndOfRun):
+                await self._write(encode_end_of_run(step.plan), supply)
                 return
-            live.prefetch(step)
-            self._begun_step = step
-            await self._write(encode_step_begun(sealed.seal, sealed.plan), opening)
-            await self._send_micro_batches(opening, live, sealed, sealed.plan)
-            step += 1
+            await self._write(encode_step_begun(step.plan, sync_weights=step.sync_weights), supply)
+            await self._send_micro_batches(supply, step, step.plan)
 
-    async def _send_micro_batches(self, opening: Opening, live: LiveAttempt, sealed: SealedStep, plan: Plan) -> None:
+    async def _send_micro_batches(self, supply: Supply, step: ReadyStep, plan: Plan) -> None:
         ahead: deque[asyncio.Task[bytes]] = deque()
         started = 0
         try:
             for round_index in range(len(plan.rounds)):
                 while started < len(plan.rounds) and started <= round_index + ENCODED_AHEAD:
-                    ahead.append(asyncio.create_task(self._encode(opening, live, sealed, plan, started)))
+                    ahead.append(asyncio.create_task(self._encode(supply, step, plan, started)))
                     started += 1
                 data = await ahead.popleft()
-                await self._wait_for_credit(opening)
+                await self._wait_for_credit(supply)
                 self._credits.take()
                 rounds_left = len(plan.rounds) - round_index - 1
                 if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
-                    live.seal_meanwhile(plan.step + 1)
-                await self._write(data, opening)
+                    supply.nearly_sent()
+                await self._write(data, supply)
                 self._metrics.micro_batches.inc()
                 self._metrics.bytes.inc(len(data))
-                self._metrics.tokens.inc(int(plan.lengths[plan.rounds[round_index][opening.dp_rank]].sum()))
+                self._metrics.tokens.inc(int(plan.lengths[plan.rounds[round_index][supply.dp_rank]].sum()))
         finally:
             for task in ahead:
                 task.cancel()
 
-    async def _encode(
-        self, opening: Opening, live: LiveAttempt, sealed: SealedStep, plan: Plan, round_index: int
-    ) -> bytes:
+    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, round_index: int) -> bytes:
         return await self._threads.encode(
             encode_planned,
             plan,
-            live.context.table,
+            supply.table,
             round_index=round_index,
-            dp_rank=opening.dp_rank,
-            alignment=live.attempt.batch.alignment,
-            pad_to=live.attempt.batch.pad_to,
-            sync_weights=sealed.seal.sync_weights,
+            dp_rank=supply.dp_rank,
+            alignment=supply.batch.alignment,
+            pad_to=supply.batch.pad_to,
+            sync_weights=step.sync_weights,
         )
 
-    async def _wait_for_credit(self, opening: Opening) -> None:
+    async def _wait_for_credit(self, supply: Supply) -> None:
         await self._waits.until(
             self._credits.available(),
-            run=opening.run,
+            who=supply.name,
             cause="credits",
             limit_s=self._config.credit_wait_s,
-            describe=lambda: f"credits of rank {opening.world_rank}",
+            describe=lambda: f"credits of {supply.rank}",
         )
 
-    async def _write(self, data: bytes, opening: Opening) -> None:
+    async def _write(self, data: bytes, supply: Supply) -> None:
         self._writing = asyncio.ensure_future(self._call.write(data))
         await self._waits.until(
             self._writing,
-            run=opening.run,
+            who=supply.name,
             cause="transport",
             limit_s=self._config.credit_wait_s,
-            describe=lambda: f"rank {opening.world_rank} to read {len(data)} bytes that it gave credit for",
+            describe=lambda: f"{supply.rank} to read {len(data)} bytes that it gave credit for",
         )
         self._writing.result()

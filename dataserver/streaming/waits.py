@@ -1,6 +1,6 @@
 """Every wait has a limit, says for whom and since when, and is counted.
 
-Many ranks wait for the same thing at once, so log lines are limited per run and cause, not per rank.
+Many ranks wait for the same thing at once, so log lines are limited per waiter and cause, not per rank.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataserver.streaming.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-# The first line of a wait comes after this long; the same run and cause is not mentioned more often.
+# The first line of a wait comes after this long; the same waiter and cause is not mentioned more often.
 LOG_EVERY_S = 10.0
 
 # Keys of log limits that are remembered.
@@ -30,11 +30,12 @@ class Waits:
         self._logged: dict[tuple[str, str], float] = {}
 
     async def until(
-        self, ready: "asyncio.Future[Any]", *, run: str, cause: str, limit_s: float, describe: Callable[[], str]
+        self, ready: "asyncio.Future[Any]", *, who: str, cause: str, limit_s: float, describe: Callable[[], str]
     ) -> None:
         """Wait for `ready`, which stays the caller's.
 
-        `describe` says now what is waited for, as in "rank 3 to acknowledge step 7". After `limit_s` seconds
+        `who` waits, as in "run 'chat'"; `describe` says now for what, as in "rank 3 to
+        acknowledge step 7". After `limit_s` seconds
         `WaitExpiredError` is raised with it.
         """
         if ready.done():
@@ -47,21 +48,21 @@ class Waits:
                 left = begun + limit_s - time.monotonic()
                 if left <= 0:
                     raise WaitExpiredError(
-                        f"run {run!r}: waited {limit_s:g} s for {describe()}; the limit is reached", cause=cause
+                        f"{who}: waited {limit_s:g} s for {describe()}; the limit is reached", cause=cause
                     )
                 await asyncio.wait((ready,), timeout=min(left, self._log_every_s))
                 if not ready.done():
-                    self._log(run, cause, time.monotonic() - begun, describe)
+                    self._log(who, cause, time.monotonic() - begun, describe)
         finally:
             waiting.dec()
             self._metrics.wait_seconds.labels(cause).inc(time.monotonic() - begun)
 
-    def _log(self, run: str, cause: str, waited_s: float, describe: Callable[[], str]) -> None:
+    def _log(self, who: str, cause: str, waited_s: float, describe: Callable[[], str]) -> None:
         now = time.monotonic()
-        last = self._logged.get((run, cause))
+        last = self._logged.get((who, cause))
         if last is not None and now - last < self._log_every_s:
             return
         if len(self._logged) >= REMEMBERED_KEYS:
             self._logged.clear()
-        self._logged[(run, cause)] = now
-        log.warning("run %s: waiting for %s since %.0f s", run, describe(), waited_s)
+        self._logged[(who, cause)] = now
+        log.warning("%s: waiting for %s since %.0f s", who, describe(), waited_s)

@@ -1,11 +1,22 @@
 from dataserver.v1 import cursor_pb2 as _cursor_pb2
+from dataserver.v1 import run_spec_pb2 as _run_spec_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Purpose(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PURPOSE_UNSPECIFIED: _ClassVar[Purpose]
+    PURPOSE_TRAIN: _ClassVar[Purpose]
+    PURPOSE_EVAL: _ClassVar[Purpose]
+PURPOSE_UNSPECIFIED: Purpose
+PURPOSE_TRAIN: Purpose
+PURPOSE_EVAL: Purpose
 
 class StreamMicroBatchesRequest(_message.Message):
     __slots__ = ("open", "ack", "credit")
@@ -18,7 +29,7 @@ class StreamMicroBatchesRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id")
+    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id", "purpose", "eval", "dp_world_size", "begin")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORLD_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +37,10 @@ class Open(_message.Message):
     NEXT_STEP_FIELD_NUMBER: _ClassVar[int]
     CREDITS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
+    PURPOSE_FIELD_NUMBER: _ClassVar[int]
+    EVAL_FIELD_NUMBER: _ClassVar[int]
+    DP_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     world_rank: int
@@ -33,7 +48,11 @@ class Open(_message.Message):
     next_step: int
     credits: int
     attempt_id: str
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ...) -> None: ...
+    purpose: Purpose
+    eval: _run_spec_pb2.EvalSpec
+    dp_world_size: int
+    begin: _cursor_pb2.Cursor
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., eval: _Optional[_Union[_run_spec_pb2.EvalSpec, _Mapping]] = ..., dp_world_size: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("step",)

@@ -56,6 +56,7 @@ def record(
     first = attempt.base.step + 1
     opens = [
         pb.Open(
+            purpose=pb.PURPOSE_TRAIN,
             run="run",
             attempt=attempt.number,
             attempt_id=attempt.attempt_id,

@@ -143,6 +143,7 @@ class Job:
         server: RunningServer | None = None,
     ) -> Rank:  # fmt: skip
         opened = pb.Open(
+            purpose=pb.PURPOSE_TRAIN,
             run=self.run,
             attempt=attempt,
             attempt_id=self.attempt_ids.get(attempt, "never issued"),

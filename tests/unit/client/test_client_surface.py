@@ -45,7 +45,8 @@ CALLS = {
     "list_samples": lambda client: client.list_samples("s", 0, 1),
     "stream": lambda client: next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)),
 }
-NOT_RPCS = {"close"}
+# `eval_stream` is the other purpose of `stream`'s RPC.
+NOT_RPCS = {"close", "eval_stream"}
 
 
 def method_of(rpc: str) -> str:
@@ -69,7 +70,7 @@ class Recorder(grpc.GenericRpcHandler):
 
 
 def test_every_rpc_has_a_method_and_every_method_an_rpc():
-    public = {name for name in vars(DataClient) if not name.startswith("_")} - NOT_RPCS
+    public = {name for name in dir(DataClient) if not name.startswith("_")} - NOT_RPCS
     assert {method_of(rpc) for rpc in RPCS} == public == set(CALLS)
 
 
@@ -102,6 +103,7 @@ def test_the_package_exports_what_it_says():
         "CursorInfo",
         "DEFAULT_CREDITS",
         "DataClient",
+        "EvalStream",
         "MicroBatch",
         "NO_TARGET",
         "RunEventInfo",

@@ -7,7 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dataserver.client.uplink import Uplink
 from dataserver.errors import InvalidRequestError
-from dataserver.testing import attempt_info
+from dataserver.v1 import batch_service_pb2
+
+OPENED = batch_service_pb2.Open(purpose=batch_service_pb2.PURPOSE_TRAIN, run="r")
 
 
 class CreditAccounts(RuleBasedStateMachine):
@@ -16,7 +18,7 @@ class CreditAccounts(RuleBasedStateMachine):
     @initialize(credits=st.integers(1, 20))
     def begin(self, credits):  # noqa: A002
         self.window = credits
-        self.uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=credits)
+        self.uplink = Uplink(opened=OPENED, credits=credits)
         self.buffered = self.may_send = 0
         self.requests = None
         self.excess = 0
@@ -31,7 +33,7 @@ class CreditAccounts(RuleBasedStateMachine):
     @precondition(lambda self: self.requests is None)
     @rule()
     def connect(self):
-        requests = self.uplink.connect(next_step=3)
+        requests = self.uplink.connect(3, None)
         opened = next(requests).open
         assert (opened.next_step, opened.run) == (3, "r")
         self.may_send = opened.credits
@@ -81,8 +83,8 @@ TestCreditAccounts.settings = settings(max_examples=60, stateful_step_count=40, 
 
 @pytest.mark.parametrize("window", [1, 2, 8, 9])
 def test_credits_are_given_back_half_a_window_at_a_time(window):
-    uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=window)
-    requests = uplink.connect(1)
+    uplink = Uplink(opened=OPENED, credits=window)
+    requests = uplink.connect(1, None)
     assert next(requests).open.credits == window
     for _ in range(window):
         uplink.arrived()
@@ -96,13 +98,13 @@ def test_credits_are_given_back_half_a_window_at_a_time(window):
 @pytest.mark.parametrize("wrong", [0, -1, 1025])
 def test_impossible_credits_are_refused(wrong):
     with pytest.raises(InvalidRequestError, match=f"credits = {wrong}"):
-        Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=wrong)
+        Uplink(opened=OPENED, credits=wrong)
 
 
 def test_acks_are_cumulative_and_repeated_by_a_new_connection():
-    uplink = Uplink(run="r", attempt=attempt_info(), world_rank=0, dp_rank=0, credits=1)
+    uplink = Uplink(opened=OPENED, credits=1)
     uplink.ack(4)
     uplink.ack(3)
-    requests = uplink.connect(5)
+    requests = uplink.connect(5, None)
     assert next(requests).HasField("open")
     assert next(requests).ack.step == 4

@@ -17,7 +17,7 @@ def metrics() -> Metrics:
 
 
 def wait(waits: Waits, ready: asyncio.Future, limit_s: float = 10.0, who: str = "rank 3"):
-    return waits.until(ready, run="run", cause="pacing", limit_s=limit_s, describe=lambda: who)
+    return waits.until(ready, who="run 'run'", cause="pacing", limit_s=limit_s, describe=lambda: who)
 
 
 async def test_a_wait_that_ends_leaves_only_its_seconds(metrics: Metrics) -> None:
@@ -61,7 +61,7 @@ async def test_what_is_waited_for_is_described_as_it_stands_at_the_end(metrics: 
     laggards = [1, 2]
     waits = Waits(metrics, log_every_s=0.01)
     waiting = asyncio.ensure_future(
-        waits.until(ready, run="run", cause="pacing", limit_s=0.05, describe=lambda: f"ranks {laggards}")
+        waits.until(ready, who="run 'run'", cause="pacing", limit_s=0.05, describe=lambda: f"ranks {laggards}")
     )
     await asyncio.sleep(0)
     laggards.remove(1)

@@ -10,7 +10,7 @@ import pytest
 
 from dataserver.errors import InvalidConfigError
 from trainer.config import MetricsConfig
-from trainer.metrics import Screen, StepFigures, open_metrics
+from trainer.metrics import EvalFigures, Screen, StepFigures, open_metrics
 
 FIGURES = StepFigures(
     attempt=2,
@@ -31,6 +31,8 @@ FIGURES = StepFigures(
     sync_weights=False,
 )
 
+EVALUATION = EvalFigures(attempt=2, step=12, eval_loss=3.5, eval_targets=1200, eval_samples=30, eval_s=0.5)
+
 
 def test_a_step_is_one_line_on_the_screen() -> None:
     out = io.StringIO()
@@ -39,6 +41,16 @@ def test_a_step_is_one_line_on_the_screen() -> None:
         "step 12/40  loss 3.2500  lr 1.00e-03  |g| 0.500  4,096 tok/s  8 samples  600 targets  2 rounds  "
         "wait 0.002 s  step 0.25 s\n"
     )
+
+
+def test_an_evaluation_is_a_line_and_an_object_of_its_own(tmp_path: Path) -> None:
+    out = io.StringIO()
+    Screen(40, out).write(EVALUATION)
+    assert out.getvalue() == "step 12/40  eval loss 3.5000  30 samples  1,200 targets  0.50 s\n"
+    path = tmp_path / "metrics.jsonl"
+    with open_metrics(MetricsConfig(jsonl=path), run="chat", last_step=None, resolved={}) as metrics:
+        metrics.write(EVALUATION)
+    assert json.loads(path.read_text()) == asdict(EVALUATION)
 
 
 def test_json_lines_go_on_in_the_same_file_after_a_resume(tmp_path: Path) -> None:
@@ -55,8 +67,12 @@ def test_tensorboard_holds_every_figure_at_its_step(tmp_path: Path) -> None:
 
     with open_metrics(MetricsConfig(tensorboard=tmp_path), run="chat", last_step=None, resolved={}) as metrics:
         metrics.write(FIGURES)
+        metrics.write(EVALUATION)
     events = EventAccumulator(str(tmp_path)).Reload()
-    assert set(events.Tags()["scalars"]) == {f"train/{name}" for name in asdict(FIGURES) if name != "step"}
+    of_the_step = {f"train/{name}" for name in asdict(FIGURES) if name != "step"}
+    of_the_evaluation = {f"eval/{name}" for name in ("attempt", "loss", "targets", "samples", "s")}
+    assert set(events.Tags()["scalars"]) == of_the_step | of_the_evaluation
+    assert [(scalar.step, scalar.value) for scalar in events.Scalars("eval/loss")] == [(12, 3.5)]
     [loss] = events.Scalars("train/loss")
     assert (loss.step, loss.value) == (12, 3.25)
 

@@ -86,7 +86,9 @@ def begin(run: str, **fields: object) -> run_service_pb2.BeginAttemptRequest:
 def open_of(run: str, begun: run_pb2.Attempt, **fields: int) -> batch_service_pb2.StreamMicroBatchesRequest:
     defaults = {"attempt": begun.number, "world_rank": 0, "dp_rank": 0, "next_step": 1, "credits": 4}
     return batch_service_pb2.StreamMicroBatchesRequest(
-        open=batch_service_pb2.Open(run=run, attempt_id=begun.attempt_id, **defaults | fields)
+        open=batch_service_pb2.Open(
+            purpose=batch_service_pb2.PURPOSE_TRAIN, run=run, attempt_id=begun.attempt_id, **defaults | fields
+        )
     )
 
 

@@ -115,4 +115,5 @@ def open_job(config: TrainerConfig, world: World) -> Any:
         optimizer=optimizer,
         run_uid="uid",
         attempt=attempt_info(),
+        held_out=None,
     )

@@ -1,0 +1,128 @@
+"""The steps of an attempt, for the stream of one of its ranks.
+
+    plan ─> credit ─> pacing ─> seal
+
+A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit for it.
+The seal may be made while the last micro-batches of the step before are on their way.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dataserver.batching.table import SourceTable
+from dataserver.config import ServerConfig
+from dataserver.errors import DataServerError, InvalidRequestError
+from dataserver.planning.plan import Plan
+from dataserver.run_spec import BatchSpec
+from dataserver.streaming.answers import encode_opened
+from dataserver.streaming.attempts import LiveAttempt
+from dataserver.streaming.opening import Opening
+from dataserver.streaming.registry import Registry, Session
+from dataserver.streaming.supply import ReadyStep
+from dataserver.streaming.waits import Waits
+
+
+class AttemptSupply:
+    """Implements `Supply` for a rank that the registry seated."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        live: LiveAttempt,
+        session: Session,
+        *,
+        config: ServerConfig,
+        registry: Registry,
+        waits: Waits,
+    ) -> None:
+        self._opening = opening
+        self._live = live
+        self._session = session
+        self._config = config
+        self._registry = registry
+        self._waits = waits
+        self._begun_step = opening.next_step - 1
+
+    @property
+    def name(self) -> str:
+        """Run and attempt."""
+        return f"run {self._opening.run!r} attempt {self._opening.attempt}"
+
+    @property
+    def rank(self) -> str:
+        """The world rank."""
+        return f"rank {self._opening.world_rank}"
+
+    @property
+    def step(self) -> int:
+        """Of the attempt."""
+        return self._begun_step
+
+    @property
+    def dp_rank(self) -> int:
+        """As the rank opened."""
+        return self._opening.dp_rank
+
+    @property
+    def batch(self) -> BatchSpec:
+        """The attempt's."""
+        return self._live.attempt.batch
+
+    @property
+    def table(self) -> SourceTable:
+        """The run's."""
+        return self._live.context.table
+
+    @property
+    def over(self) -> "asyncio.Future[DataServerError]":
+        """Done when the attempt is over."""
+        return self._live.over
+
+    def opened(self) -> bytes:
+        """The attempt's base."""
+        return encode_opened(self._live.attempt.base, self._registry.server_id)
+
+    async def next(self, credit: Callable[[], Awaitable[None]]) -> ReadyStep:
+        """Seal the step that follows, as soon as it may go."""
+        step = self._begun_step + 1
+        if isinstance(await self._live.plan(step), Plan):
+            await credit()
+        await self._waits.until(
+            self._live.pacing.permitted(step),
+            who=self.name,
+            cause="pacing",
+            limit_s=self._config.pacing_wait_s,
+            describe=lambda: self._waited_for(step),
+        )
+        ready = await self._live.seal(step)
+        if isinstance(ready.plan, Plan):
+            self._live.prefetch(step)
+            self._begun_step = step
+        return ready
+
+    def nearly_sent(self) -> None:
+        """Begin to seal the next step."""
+        self._live.seal_meanwhile(self._begun_step + 1)
+
+    def acknowledge(self, step: int) -> None:
+        """Tell the attempt, and by it the ledger."""
+        if not 0 <= step <= self._begun_step:
+            raise InvalidRequestError(
+                f"{self.rank} acknowledged step {step}, but step {self._begun_step} is the last that this stream began"
+            )
+        self._live.acknowledge(self._opening.world_rank, step)
+
+    async def release(self) -> None:
+        """Leave the rank's seat."""
+        await self._registry.release(self._live, self._opening.world_rank, self._session)
+
+    def release_soon(self) -> None:
+        """Leave the rank's seat in the background."""
+        self._registry.release_soon(self._live, self._opening.world_rank, self._session)
+
+    def _waited_for(self, step: int) -> str:
+        """Whom a stream waits for that may not begin `step`, in words."""
+        pacing = self._live.pacing
+        ranks = pacing.laggards()
+        named = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+        return f"rank {named} to acknowledge step {pacing.consumed_step + 1} before step {step} may begin"

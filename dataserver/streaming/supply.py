@@ -1,0 +1,72 @@
+"""Where a stream's steps come from: an attempt of a run, or a held-out store.
+
+A session sends what its supply has ready, as far as credits go; it knows nothing of seals and acks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from dataserver.batching.table import SourceTable
+from dataserver.errors import DataServerError
+from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.run_spec import BatchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyStep:
+    """A step that may be sent, or the end that follows the last one."""
+
+    plan: Plan | EndOfRun
+    sync_weights: bool
+
+
+class Supply(Protocol):
+    """The steps of one stream."""
+
+    @property
+    def name(self) -> str:
+        """What is read, in messages, as in "run 'chat' attempt 3"."""
+
+    @property
+    def rank(self) -> str:
+        """Who reads, in messages, as in "rank 3"."""
+
+    @property
+    def step(self) -> int:
+        """The step that was begun last, or is done already."""
+
+    @property
+    def dp_rank(self) -> int:
+        """Which micro-batches of each round are the stream's."""
+
+    @property
+    def batch(self) -> BatchSpec:
+        """How steps are packed."""
+
+    @property
+    def table(self) -> SourceTable:
+        """The samples."""
+
+    @property
+    def over(self) -> "asyncio.Future[DataServerError]":
+        """What ends the stream from outside; done when it does."""
+
+    def opened(self) -> bytes:
+        """The first message of the stream."""
+
+    async def next(self, credit: Callable[[], Awaitable[None]]) -> ReadyStep:
+        """The step that follows; `credit` waits until the client can take a micro-batch of it."""
+
+    def nearly_sent(self) -> None:
+        """Hear that the last micro-batches of the step are on their way, and the next may be made ready."""
+
+    def acknowledge(self, step: int) -> None:
+        """Note that the client consumed `step`. Raises `InvalidRequestError` where that cannot be."""
+
+    async def release(self) -> None:
+        """Let go of what the stream held."""
+
+    def release_soon(self) -> None:
+        """`release` in the background, for a stream that was cancelled and may not wait."""
