@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from dataserver.errors import StoreNotFoundError, StoreRefusedError
+from dataserver.stores.copies import JsonCopies
 from dataserver.stores.files import StoreFiles, is_hidden
 from dataserver.stores.local_files import LocalFiles
 
-FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
-_NOT_YET = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.gz", ".json.zst")
+FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"} | {
+    name + packed: "json" for name in (".jsonl", ".json") for packed in ("", ".gz", ".zst")
+}
 _STATE = "state.json"
 _SPLITS = "dataset_dict.json"
 
@@ -37,7 +39,8 @@ class IgnoredPath:
 class Discovery:
     """The files of a store: `paths` within `files`, in the order in which their rows count.
 
-    `links` are files outside of the store that links inside it lead to: (relative path, target).
+    `links` are files outside of the store that links inside it lead to: (relative path, target). `copies` are read in
+    place of files of a format that is not read as it is.
     """
 
     files: StoreFiles
@@ -45,6 +48,7 @@ class Discovery:
     paths: tuple[str, ...]
     ignored: tuple[IgnoredPath, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    copies: JsonCopies | None = None
 
 
 def discover(path: Path) -> Discovery:
@@ -62,7 +66,7 @@ def discover(path: Path) -> Discovery:
 
 def discover_file(files: StoreFiles, name: str) -> Discovery:
     """The store that is the one file `name`."""
-    return Discovery(files=files, format=_format_of_file(files, name), paths=(name,))
+    return Discovery(files=files, format=_format_of(files, name), paths=(name,))
 
 
 def discover_directory(files: StoreFiles) -> Discovery:
@@ -95,6 +99,7 @@ def _discover_loose(files: StoreFiles) -> Discovery:
         else:
             ignored.append(IgnoredPath(path=relative, reason=reason))
     formats = {relative: _format_of(files, relative) for relative in sorted(data, key=natural_key)}
+    ignored += _side_files(formats)
     _check_one_format(files, formats)
     return Discovery(
         files=files,
@@ -127,9 +132,17 @@ def _why_ignored(relative: str) -> str | None:
         return "temporary file"
     if lower.startswith("readme"):
         return "readme"
-    if lower.endswith(".json"):
-        return "JSON side file"
     return None
+
+
+def _side_files(formats: dict[str, str]) -> list[IgnoredPath]:
+    """Take the `.json` files beside Arrow or Parquet shards out of `formats`: they tell of the shards."""
+    if not {"arrow", "parquet"} & set(formats.values()):
+        return []
+    beside = [relative for relative in formats if relative.lower().endswith(".json")]
+    for relative in beside:
+        del formats[relative]
+    return [IgnoredPath(path=relative, reason="JSON side file") for relative in beside]
 
 
 def _check_is_file(files: StoreFiles, relative: str) -> None:
@@ -145,21 +158,10 @@ def _format_of(files: StoreFiles, relative: str) -> str:
     for suffix, name in FORMATS.items():
         if lower.endswith(suffix):
             return name
-    if lower.endswith(_NOT_YET):
-        return "jsonl"
     raise StoreRefusedError(
         f"'{relative}' in '{files.name}' is no data file that is known ({', '.join(FORMATS)}) and none that is "
         "ignored. Rename it, move it away, or let its name begin with '_'."
     )
-
-
-def _format_of_file(files: StoreFiles, name: str) -> str:
-    if name.lower().endswith(".json"):
-        raise _not_yet(f"{files.name}/{name}")
-    found = _format_of(files, name)
-    if found == "jsonl":
-        raise _not_yet(f"{files.name}/{name}")
-    return found
 
 
 def _check_one_format(files: StoreFiles, formats: dict[str, str]) -> None:
@@ -174,12 +176,6 @@ def _check_one_format(files: StoreFiles, formats: dict[str, str]) -> None:
             + ", ".join(f"'{path}' is {name}" for name, path in sorted(first.items()))
             + ". A store has one data format."
         )
-    if "jsonl" in first:
-        raise _not_yet(f"{files.name}/{first['jsonl']}")
-
-
-def _not_yet(path: str) -> StoreRefusedError:
-    return StoreRefusedError(f"'{path}' is JSON, which is not read yet. Write it as Arrow or Parquet.")
 
 
 def _splits_refusal(files: StoreFiles) -> StoreRefusedError:

@@ -43,8 +43,8 @@ class ByteSource(Protocol):
         """Bytes `begin` up to `end`, fewer only where a local file ends. Raises `OSError`, `DataServerError`."""
 
 
-class StoreFiles(Protocol):
-    """The files of a store by paths relative to it."""
+class ShardFiles(Protocol):
+    """The files of a store, as far as serving its rows needs them."""
 
     @property
     def name(self) -> str:
@@ -54,6 +54,16 @@ class StoreFiles(Protocol):
     def watched(self) -> bool:
         """Whether a file could change under its reader unnoticed, so that its stamp must be looked at now and then."""
 
+    def stat(self, path: str) -> FileStamp:
+        """What stands at `path` now. Raises `OSError`, `DataServerError`."""
+
+    def open(self, path: str) -> ByteSource:
+        """What is read of the file at `path`. Raises `OSError`, `DataServerError`."""
+
+
+class StoreFiles(ShardFiles, Protocol):
+    """The files of a store by paths relative to it."""
+
     def walk(self) -> Iterator[str]:
         """All files, however deep; a hidden directory once, with a `/` at its end. Raises `StoreRefusedError`."""
 
@@ -62,12 +72,6 @@ class StoreFiles(Protocol):
 
     def is_file(self, path: str) -> bool:
         """Whether a file that can be read stands at `path`."""
-
-    def stat(self, path: str) -> FileStamp:
-        """What stands at `path` now. Raises `OSError`, `DataServerError`."""
-
-    def open(self, path: str) -> ByteSource:
-        """The file at `path`. Raises `OSError`, `DataServerError`."""
 
     def links_out(self, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Those of `paths` that lead out of the store, each with where it leads."""

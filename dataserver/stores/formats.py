@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from dataserver.stores.arrow_file import ArrowFile
 from dataserver.stores.files import ByteSource
+from dataserver.stores.json_rows import read_line_columns
 from dataserver.stores.parquet_file import READ_BYTES, ParquetFile
-from dataserver.stores.schema import Column
+from dataserver.stores.schema import Column, LossMask
 
 # Arrow's Parquet reader takes 3.5 to 5.2 times the record batch that it makes, as measured over row
 # groups of 50 to 100,000 rows of 20 to 10^6 tokens: levels, decoders, and buffers that double as they grow.
@@ -40,8 +41,15 @@ class ShardFile(Protocol):
         """Record batches of one block, by its number and the bytes that `scan` gave for it."""
 
 
+def read_columns(shard_format: str, source: ByteSource, loss_mask: LossMask) -> tuple[Column, ...] | None:
+    """All columns of a shard, in file order; None for one that does not tell, because it has no rows."""
+    if shard_format == "json":
+        return read_line_columns(source, loss_mask)
+    return open_shard_file(shard_format, source).columns
+
+
 def open_shard_file(shard_format: str, source: ByteSource) -> ShardFile:
-    """Open the file that `source` reads."""
+    """Open the file that `source` reads, of JSON Lines the Arrow copy."""
     return ParquetFile.open(source) if shard_format == "parquet" else ArrowFile.open(source)
 
 

@@ -16,7 +16,7 @@ from dataserver.stores.schema import Column, LossMask
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 3
+INDEX_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,10 @@ class ShardLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store."""
+    """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store.
+
+    `copy_digest`: that of the Arrow copy which is read in its place; empty where the file itself is.
+    """
 
     path: str
     stamp: FileStamp
@@ -50,6 +53,7 @@ class Shard:
     digest: str
     columns: tuple[Column, ...]
     layout: ShardLayout | None
+    copy_digest: str
 
     @property
     def size(self) -> int:

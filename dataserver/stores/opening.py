@@ -5,6 +5,7 @@ discover ──> manifest of this path? ── sizes, versions agree ──> map
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import xxhash
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, shared_cache
+from dataserver.stores.copies import JsonCopies
 from dataserver.stores.discovery import Discovery, discover
 from dataserver.stores.index import Building, default_index_dir, write_atomically
 from dataserver.stores.manifest import INDEX_VERSION, Manifest
@@ -44,7 +46,7 @@ def open_store(
     loss_mask = LossMask(loss_mask)
     index = default_index_dir() if index_dir is None else index_dir.absolute()
     try:
-        discovery = discover(root)
+        discovery = _with_copies(discover(root), index, loss_mask)
         admitted = _find(root, index, discovery, loss_mask)
         if admitted is None:
             admitted = _admit(root, index, discovery, loss_mask, progress or report_nothing)
@@ -74,6 +76,13 @@ def reopen_store(path: Path, loss_mask: LossMask, index_dir: Path, fingerprint: 
     return store
 
 
+def _with_copies(discovery: Discovery, index: Path, loss_mask: LossMask) -> Discovery:
+    if discovery.format != "json":
+        return discovery
+    copies = JsonCopies(files=discovery.files, paths=discovery.paths, index=index, loss_mask=loss_mask)
+    return replace(discovery, copies=copies)
+
+
 def _find(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask) -> tuple[Manifest, Tables] | None:
     """What was admitted before; None if nothing was, or it no longer agrees with the files or the index."""
     try:
@@ -85,7 +94,7 @@ def _find(root: Path, index: Path, discovery: Discovery, loss_mask: LossMask) ->
         return None
     if any(discovery.files.stat(shard.path) != shard.stamp for shard in manifest.shards):
         return None
-    tables = _open_tables(index, manifest)
+    tables = _open_tables(index, discovery, manifest)
     return None if tables is None else (manifest, tables)
 
 
@@ -102,11 +111,13 @@ def _admit(
             manifest = scan_store(discovery, store_path=root, loss_mask=loss_mask, building=building, progress=progress)
             building.publish(_tables_path(index, manifest))
         write_atomically(_manifest_path(root, index, loss_mask), manifest.to_json())
-        tables = _open_tables(index, manifest)
+        tables = _open_tables(index, discovery, manifest)
     return manifest, tables
 
 
-def _open_tables(index: Path, manifest: Manifest) -> Tables | None:
+def _open_tables(index: Path, discovery: Discovery, manifest: Manifest) -> Tables | None:
+    if discovery.copies is not None and not discovery.copies.pin(manifest):
+        return None
     return Tables.open(
         _tables_path(index, manifest),
         rows=manifest.rows,

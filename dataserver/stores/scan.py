@@ -19,7 +19,7 @@ from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import Fault, first_fault
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
-from dataserver.stores.formats import decoding_bytes, open_shard_file
+from dataserver.stores.formats import decoding_bytes, open_shard_file, read_columns
 from dataserver.stores.index import Building
 from dataserver.stores.layout import MappedFile, Placement, place
 from dataserver.stores.manifest import Manifest, Shard, ShardLayout, store_fingerprint
@@ -69,12 +69,13 @@ def scan_store(
     """
     sources = [discovery.files.open(path) for path in discovery.paths]
     _check_columns(discovery.format, sources, store_path, loss_mask)
+    passes = 1 if discovery.copies is None else 2
     scan = _Scan(
         discovery=discovery,
         loss_mask=loss_mask,
         building=building,
         progress=progress,
-        bytes_total=sum(source.size for source in sources),
+        bytes_total=passes * sum(source.size for source in sources),
     )
     for name in (LENGTHS, FIRST_TARGETS, TARGETS, BLOCKS):
         building.append(name, np.zeros(0, dtype=np.int64))
@@ -97,7 +98,9 @@ def scan_store(
 
 def _check_columns(shard_format: str, sources: list[ByteSource], store_path: Path, loss_mask: LossMask) -> None:
     schemas = [
-        ShardSchema(path=source.name, columns=open_shard_file(shard_format, source).columns) for source in sources
+        ShardSchema(path=source.name, columns=columns)
+        for source in sources
+        if (columns := read_columns(shard_format, source, loss_mask)) is not None
     ]
     check_schemas(str(store_path), schemas, loss_mask)
 
@@ -107,8 +110,10 @@ def _scan_shard(scan: _Scan, number: int, relative: str) -> Shard:
     with _unchanged(scan.discovery.files, relative) as stamp:
         source = scan.discovery.files.open(relative)
         digest = _Digest(source, scan)
-        file = open_shard_file(scan.discovery.format, source)
-        mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=stamp.size)
+        copy = None if scan.discovery.copies is None else scan.discovery.copies.open(relative, scan.hashed)
+        file = open_shard_file(scan.discovery.format, copy or source)
+        size = stamp.size if copy is None else copy.size
+        mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=size)
         names = selected_columns([column.name for column in file.columns], scan.loss_mask)
         layouts: set[ShardLayout | None] = set()
         for block, (begin, end, batches) in enumerate(file.scan(names)):
@@ -128,6 +133,7 @@ def _scan_shard(scan: _Scan, number: int, relative: str) -> Shard:
         digest=digest.hexdigest(),
         columns=file.columns,
         layout=layouts.pop() if len(layouts) == 1 else None,
+        copy_digest="" if copy is None else copy.digest,
     )
 
 

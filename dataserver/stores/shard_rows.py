@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dataserver.errors import StoreDamagedError
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import DecodedReader
-from dataserver.stores.files import StoreFiles
+from dataserver.stores.files import ShardFiles
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
@@ -30,7 +30,7 @@ _CHECK_INTERVAL_S = 1.0
 class ShardRows:
     """Reads rows of a store, opening shards as they are needed. Safe to use from several threads."""
 
-    def __init__(self, *, files: StoreFiles, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
+    def __init__(self, *, files: ShardFiles, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
         self._files = files
         self._manifest = manifest
         self._tables = tables

@@ -66,7 +66,9 @@ class Store:
         self.tables = tables
         self._cache_bytes = cache.limit_bytes
         self._reopen = reopen
-        self._shard_rows = ShardRows(files=discovery.files, manifest=manifest, tables=tables, cache=cache)
+        self._shard_rows = ShardRows(
+            files=discovery.copies or discovery.files, manifest=manifest, tables=tables, cache=cache
+        )
         self._figures = lru_cache(_KEPT_FIGURES)(partial(sum_up, tables))
 
     @property
@@ -76,7 +78,7 @@ class Store:
 
     @property
     def format(self) -> str:
-        """`arrow` or `parquet`."""
+        """`arrow`, `parquet` or `json`."""
         return self._manifest.format
 
     @property

@@ -82,7 +82,7 @@ def test_threads_that_decode_at_once_stay_within_the_bound(tmp_path, write, form
         from dataserver.stores import BlockCache, open_store
         path, index = map(Path, sys.argv[1:])
         with open_store(path, index_dir=index) as store:
-            limit = 5 * int(max(blocks.needed_bytes.max() for blocks in store._tables.blocks)) // 2
+            limit = 5 * int(max(blocks.needed_bytes.max() for blocks in store.tables.blocks)) // 2
         store = open_store(path, index_dir=index, cache=BlockCache(limit))
         tracemalloc.start()
         rows = np.random.default_rng(0).permutation(len(store))[:100].tolist()
@@ -100,7 +100,7 @@ def test_what_was_reserved_covers_the_decoded_block(one_file, table, index_dir, 
     rows = [[row, 70_000, row][: row % 4] for row in range(300)]
     store = open_store(one_file(table(rows), form, rows_per_block=50), index_dir=index_dir)
     decoded = sum(len(row) for row in rows) * (store.token_bytes + 1) + (len(rows) + 6) * 8
-    (blocks,) = store._tables.blocks
+    (blocks,) = store.tables.blocks
     assert decoded < blocks.needed_bytes.sum() < 10 * decoded
 
 

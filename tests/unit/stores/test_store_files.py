@@ -99,8 +99,6 @@ def test_nothing_there_and_nothing_in_it_are_said(opened, tmp_path):
         opened(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     assert "no data files" in refusal(opened, tmp_path / "empty")
-    (tmp_path / "rows.jsonl").write_text("{}")
-    assert "which is not read yet" in refusal(opened, tmp_path / "rows.jsonl")
 
 
 def test_a_url_is_refused_by_name(index_dir):
