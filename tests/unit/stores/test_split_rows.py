@@ -11,7 +11,7 @@ from dataserver.batching.table import SourceTable
 from dataserver.errors import InvalidSpecError
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 from dataserver.stores import LossMask, selection, split
 
 
@@ -108,7 +108,7 @@ def test_an_epoch_serves_every_piece_once(split_store, dp_world_size):
     store = split_store([40, 3, 17, 9, 26, 1, 0, 33])
     view = store.view(8, LongRows.SPLIT)
     table = SourceTable([view], token_bytes=store.token_bytes)
-    planner = Planner(SampleOrder(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+    planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
     batch = BatchSpec(step_tokens=32, micro_batch_tokens=16, max_epochs=1)
     found, cursor = [], planner.initial_cursor()
     while hasattr(plan := planner.plan(cursor, batch, dp_world_size), "rounds"):
