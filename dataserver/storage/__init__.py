@@ -2,15 +2,31 @@
 
     find_objects(url) ──> Storage, [ObjectInfo]
     storage.read(info, begin, end) ──> exactly these bytes of exactly this version
+    cache.get(key, digest, fetch)  ──> the same, from a local disk if they are there
 
 - `objects`   what there is to read, and the protocol of all storages
 - `open`      from a URL to a storage
-- `local`, `filesystem`   `file://`; `memory://`
 - `retrying`  how often, how soon and for how long a call is tried
+- `local`, `filesystem`   `file://`; `memory://`
+- `buckets`, `options`, `object_store`, `aws_credentials`   `s3://`, `gs://`, `az://`
+- `disk_cache`, `cache_entry`, `cache_space`   ranges kept on a local disk
 """
 
+from dataserver.storage.cache_entry import Buffer, CacheKey
+from dataserver.storage.disk_cache import CacheFigures, DiskCache
 from dataserver.storage.objects import ObjectInfo, Storage
 from dataserver.storage.open import find_objects, is_url, open_storage
 from dataserver.storage.retrying import ReadPolicy
 
-__all__ = ["ObjectInfo", "ReadPolicy", "Storage", "find_objects", "is_url", "open_storage"]
+__all__ = [
+    "Buffer",
+    "CacheFigures",
+    "CacheKey",
+    "DiskCache",
+    "ObjectInfo",
+    "ReadPolicy",
+    "Storage",
+    "find_objects",
+    "is_url",
+    "open_storage",
+]
