@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.report import Spread, report
 from dataserver.cursor import Cursor
+from dataserver.planning.plan import TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
 from dataserver.sampling.union import plain_union
@@ -19,7 +20,7 @@ REPEATS = 9
 STEP_TOKENS, CAPACITY, RANKS = 2**20, 2**15, 8
 
 
-class ArithmeticTable:
+class ArithmeticTable(TextOnly):
     """A table whose lengths are computed from the row number, and that counts how many it was asked."""
 
     sizes = (ROWS,)

@@ -18,7 +18,7 @@ from dataserver.packing.cost import CostModel
 from dataserver.packing.figures import packing_bounds, packing_figures
 from dataserver.packing.model_cost import cost_of_model
 from dataserver.packing.pack import pack
-from dataserver.planning.plan import EndOfRun
+from dataserver.planning.plan import EndOfRun, TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
 from dataserver.sampling.union import plain_union
@@ -106,7 +106,7 @@ def steps_table():
     report("packing", f"Steps of {ROUNDS} rounds, nearly full, no lookahead", rows)
 
 
-class Lengths:
+class Lengths(TextOnly):
     """A table of samples with given lengths."""
 
     def __init__(self, lengths):

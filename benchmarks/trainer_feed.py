@@ -41,7 +41,7 @@ class Kept:
     def __init__(self, step: Any) -> None:
         self.batches = list(step)
         names = ("number", "rounds", "end", "plan_digest", "sync_weights", "last")
-        counts = ("target_count", "token_count", "sample_count")
+        counts = ("target_count", "token_count", "sample_count", "weight_sum")
         self.__dict__.update({name: getattr(step, name) for name in names + counts})
         self.wait_s = 0.0
 

@@ -64,7 +64,11 @@ class Step(Protocol):
 
     @property
     def target_count(self) -> int:
-        """Targets over all ranks: the denominator of the loss."""
+        """Targets over all ranks."""
+
+    @property
+    def weight_sum(self) -> float:
+        """Weights of all targets over all ranks: the denominator of the loss."""
 
     @property
     def token_count(self) -> int:
@@ -159,11 +163,7 @@ class ServerFeed:
             run = self._after_predecessor(run)
         attempt, base_step = self._last_base(run)
         return Lineage(
-            run=run.name,
-            run_uid=run.uid,
-            order_fingerprint=run.order_fingerprint,
-            attempt=attempt,
-            base_step=base_step,
+            run=run.name, run_uid=run.uid, order_fingerprint=run.order_fingerprint, attempt=attempt, base_step=base_step
         )
 
     def begin(

@@ -27,10 +27,11 @@ STATE_VERSION: Final = 1
 
 
 class StepItem(TypedDict):
-    """One optimizer step of one rank. `target_count` is over all ranks: the denominator of the loss."""
+    """One optimizer step of one rank. `weight_sum` is over all ranks: the denominator of the loss."""
 
     step: int
     target_count: int
+    weight_sum: float
     last: bool
     micro_batches: list[Packed]
 
@@ -68,7 +69,11 @@ class StepDataset(IterableDataset[StepItem]):
             micro_batches = [pack(batch, self._world.device) for batch in step]
             self._given = step
             yield StepItem(
-                step=step.number, target_count=step.target_count, last=step.last, micro_batches=micro_batches
+                step=step.number,
+                target_count=step.target_count,
+                weight_sum=step.weight_sum,
+                last=step.last,
+                micro_batches=micro_batches,
             )
             self.ack()
         self.close()

@@ -18,7 +18,7 @@ from trainer.config import MetricsConfig
 class StepFigures:
     """Figures of one optimizer step, over all ranks unless they say otherwise.
 
-    `loss`: mean over the step's targets, before its update. `grad_norm`: before clipping.
+    `loss`: weighted mean over the step's targets, before its update. `grad_norm`: before clipping.
     `data_wait_s`: time for data of the rank that waited longest. `empty_micro_batches`: those
     without samples, of `rounds` x ranks. `padding`: positions that alignment adds.
     """

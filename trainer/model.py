@@ -33,7 +33,8 @@ class Packed:
 
     `input_ids`, `positions`: int64[1, m], positions beginning at 0 in every sample.
     `bounds`: int32[n + 1], where samples begin, and m. `longest`: the longest of them.
-    `predictors`: int64[t], which positions predict; `labels`: int64[t], what they should.
+    `predictors`: int64[t], which positions predict; `labels`: int64[t], what they should. `weights`: float32[t], each
+    above 0, or None where all are 1: a target of weight 0 adds nothing to any sum and is not computed.
     """
 
     input_ids: Tensor
@@ -42,6 +43,7 @@ class Packed:
     longest: int
     predictors: Tensor
     labels: Tensor
+    weights: Tensor | None = None
 
 
 def model_config(config: ModelConfig) -> PretrainedConfig:
@@ -112,11 +114,19 @@ def pack(batch: MicroBatch, device: torch.device) -> Packed:
     """Move a micro-batch to the device.
 
     One without samples becomes a single token that predicts nothing: every rank has to take
-    part in every collective, and its gradient is exactly 0.
+    part in every collective, and its gradient is exactly 0. Raises `ModelError` for one with images.
     """
+    if batch.images is not None:
+        raise ModelError(
+            f"step {batch.step}, round {batch.round} has images, and this trainer's models take text only: "
+            "train a vision-language model on dataserver.client, whose micro-batches carry them"
+        )
     if not len(batch.lengths):
         return _nothing(device)
-    labels = batch.labels
+    labels, weights = batch.labels, None
+    if batch.loss_weight is not None:
+        weights = batch.label_weights
+        labels[weights == 0] = NO_TARGET
     predictors = np.flatnonzero(labels != NO_TARGET)
     if not len(predictors):
         predictors = np.zeros(1, dtype=np.int64)
@@ -127,6 +137,7 @@ def pack(batch: MicroBatch, device: torch.device) -> Packed:
         longest=int(batch.footprints.max()),
         predictors=torch.from_numpy(predictors).to(device, non_blocking=True),
         labels=torch.from_numpy(labels[predictors]).to(device, non_blocking=True),
+        weights=None if weights is None else torch.from_numpy(weights[predictors]).to(device, non_blocking=True),
     )
 
 
@@ -147,8 +158,8 @@ def predictor_logits(model: PreTrainedModel, packed: Packed) -> Tensor:
 
 
 def micro_batch_loss_sum(model: PreTrainedModel, packed: Packed) -> Tensor:
-    """Sum of the micro-batch's cross entropies, a float32 scalar that backward starts from."""
-    return target_loss_sum(predictor_logits(model, packed), packed.labels)
+    """Weighted sum of the micro-batch's cross entropies, a float32 scalar that backward starts from."""
+    return target_loss_sum(predictor_logits(model, packed), packed.labels, packed.weights)
 
 
 def _is_path(name: str) -> bool:

@@ -131,7 +131,7 @@ class Job:
             is_last_round = batch.round == step.rounds - 1
             reduce_gradients(self.model, now=is_last_round or self.config.parallel.reduce_every_round)
             batch_loss = micro_batch_loss_sum(self.model, pack(batch, self.world.device))
-            loss_share(batch_loss, step.target_count).backward()
+            loss_share(batch_loss, step.weight_sum).backward()
             loss_sum += batch_loss.detach()
             empty += not len(batch.lengths)
             padding += len(batch.tokens) - int(batch.lengths.sum())
@@ -157,7 +157,7 @@ class Job:
             attempt=self.attempt.number,
             step=step.number,
             epoch=step.end.epoch,
-            loss=loss / max(1, step.target_count),
+            loss=loss / (step.weight_sum or 1.0),
             lr=lr,
             grad_norm=grad_norm,
             step_s=step_s,

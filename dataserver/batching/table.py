@@ -30,6 +30,14 @@ class SourceTable:
         """Targets of each sample, int64[n]."""
         return self._per_source(samples, lambda view, rows: view.targets(rows))
 
+    def weights(self, samples: Samples) -> NDArray[np.float64] | None:  # noqa: ARG002 - of no source yet
+        """None: every target weighs 1."""
+        return None
+
+    def has_images(self, samples: Samples) -> NDArray[np.bool_] | None:  # noqa: ARG002 - of no source yet
+        """None: no sample has images."""
+        return None
+
     def store_rows(self, samples: Samples) -> NDArray[np.int64]:
         """Row of each sample in its store, before any drop, int64[n]."""
         return self._per_source(samples, lambda view, rows: view.store_rows(rows))

@@ -64,6 +64,12 @@ class ListedLengths:
         """Targets of each sample, int64[n]."""
         return self._lengths[samples.row] - 1
 
+    def weights(self, samples: "Samples") -> None:
+        """None: every target weighs 1."""
+
+    def has_images(self, samples: "Samples") -> None:
+        """None: no sample has images."""
+
 
 def read_lengths(path: Path) -> "NDArray[np.int64]":
     """The lengths in a file; raises `InvalidConfigError` for a file or a length that cannot be meant."""

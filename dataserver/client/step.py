@@ -63,8 +63,13 @@ class Step:
 
     @property
     def target_count(self) -> int:
-        """Targets over all ranks and micro-batches: the denominator of the loss."""
+        """Targets over all ranks and micro-batches."""
         return self._begun.target_count
+
+    @property
+    def weight_sum(self) -> float:
+        """Weights of all targets over all ranks and micro-batches: the denominator of the loss."""
+        return self._begun.weight_sum
 
     @property
     def token_count(self) -> int:

@@ -50,6 +50,7 @@ def pack(
     policy: PackingPolicy,
     cost: CostModel,
     round_multiple: int = 1,
+    rounds_beside: int = 0,
     known: Rounds = (),
     equally_full: bool = False,
     spread: bool = False,
@@ -58,7 +59,8 @@ def pack(
 
     `rounds[j][r]` are the indices (int64[k], k >= 0, ascending) of the samples that rank r gets in
     round j. The footprints of a bin, each length rounded up to a multiple of `alignment`, sum up to
-    at most `capacity`. The number of rounds is a multiple of `round_multiple`.
+    at most `capacity`. The number of rounds, with `rounds_beside` that hold other samples, is a multiple of
+    `round_multiple`.
 
     `balanced`: never more rounds than `first_fit`, and never a longer sum over rounds of the
     costliest bin than `first_fit` or `cost_balanced`. `known` is a packing that it may use if that is the best.
@@ -82,7 +84,9 @@ def pack(
         order = np.argsort(-lengths, kind="stable")
     items = Items(index=order, size=footprints[order], cost=cost.scaled(lengths)[order])
     given = _bins_of(known)[order] if known else None
-    packing = _Packing(items, capacity, dp_world_size, dp_world_size * round_multiple, given)
+    packing = _Packing(
+        items, capacity, dp_world_size, dp_world_size * round_multiple, dp_world_size * rounds_beside, given
+    )
     arrangement = packing.equally_full(spread=spread) if equally_full and policy is PackingPolicy.BALANCED else None
     return index_arrays(items, arrangement or packing.arranged(policy))
 
@@ -125,12 +129,13 @@ def _bins_of(rounds: Rounds) -> Bins:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """What all policies know. `step`: the number of bins is a multiple of it. `known`: bins given from outside."""
+    """What all policies know. `step`: bins with those `beside` are a multiple of it. `known`: bins from outside."""
 
     items: Items
     capacity: int
     dp_world_size: int
     step: int
+    beside: int
     known: Bins | None
 
     def arranged(self, policy: PackingPolicy) -> Arrangement:
@@ -216,4 +221,4 @@ class _Packing:
         return self._round_up(int(bins.max()) + 1)
 
     def _round_up(self, number: int) -> int:
-        return -(-number // self.step) * self.step
+        return -(-(number + self.beside) // self.step) * self.step - self.beside

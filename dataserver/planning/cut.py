@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidSpecError
-from dataserver.packing.pack import bins_needed, footprints_of
+from dataserver.packing.modality import HasImages, rounds_needed
+from dataserver.packing.pack import footprints_of
 from dataserver.planning.plan import SampleTable
 from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import Place, SampleOrder, Samples
@@ -48,6 +49,10 @@ class Stretch:
             self.read(count - len(self.lengths))
         return Samples(self.samples.source[:count], self.samples.row[:count]), self.lengths[:count]
 
+    def has_images(self, begin: int, end: int) -> HasImages:
+        """Which of the samples from `begin` up to `end`, which were read, have images."""
+        return self._table.has_images(Samples(self.samples.source[begin:end], self.samples.row[begin:end]))
+
     def read(self, count: int) -> None:
         """Read at least `count` samples more, or as many as there are."""
         count = self._clip(max(count, len(self.lengths) // 8))  # copying stays linear over a window's many reads
@@ -83,7 +88,7 @@ def cut_step(stretch: Stretch, start: int, batch: BatchSpec, dp_world_size: int)
     if batch.step_samples is not None:
         return _cut_samples(stretch, start, batch.step_samples)
     if batch.step_rounds is not None:
-        return _cut_rounds(stretch, start, batch, batch.step_rounds * dp_world_size)
+        return _cut_rounds(stretch, start, batch, batch.step_rounds, dp_world_size)
     raise InvalidSpecError("the batch spec has no step_tokens, step_samples or step_rounds: give one of them")
 
 
@@ -108,19 +113,26 @@ def _cut_tokens(stretch: Stretch, start: int, budget: int) -> int:
     return start + fitting
 
 
-def _cut_rounds(stretch: Stretch, start: int, batch: BatchSpec, bins: int) -> int:
-    """Where samples stop to pack into `bins`: they do up to there, and with one sample more they do not.
+def _cut_rounds(stretch: Stretch, start: int, batch: BatchSpec, rounds: int, dp_world_size: int) -> int:
+    """Where samples stop to pack into `rounds`: they do up to there, and with one sample more they do not.
 
     Packing is no monotonic function of the samples, so there can be several such places. Halving
     finds the same one everywhere; it begins between half of what the bins hold and all of it.
     """
-    room = bins * batch.micro_batch_tokens
+    room = rounds * dp_world_size * batch.micro_batch_tokens
     footprints = _full_bins(stretch, start, batch, room)
+    has_images = stretch.has_images(start, start + len(footprints))
     fitting, count = 0, len(footprints) + 1
     probe = int(np.searchsorted(np.cumsum(footprints), room // 2)) or 1
     while count - fitting > 1:
-        needed = bins_needed(footprints[:probe], capacity=batch.micro_batch_tokens, policy=batch.policy)
-        if needed <= bins:
+        needed = rounds_needed(
+            footprints[:probe],
+            None if has_images is None else has_images[:probe],
+            capacity=batch.micro_batch_tokens,
+            policy=batch.policy,
+            dp_world_size=dp_world_size,
+        )
+        if needed <= rounds:
             fitting = probe
         else:
             count = probe

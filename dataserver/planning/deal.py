@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.cursor import Deal
-from dataserver.packing.pack import CostModel, Rounds, pack
+from dataserver.packing.modality import HasImages, pack_by_modality
+from dataserver.packing.pack import CostModel, Rounds
 from dataserver.run_spec import PackingPolicy
 
 # A step may be off its share of tokens by this part of the share.
@@ -32,7 +33,7 @@ class DealtSamples:
     rounds: tuple[Rounds, ...] = ()
 
 
-def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamples:
+def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal, has_images: HasImages = None) -> DealtSamples:
     """Deal the samples of a window, of `lengths` (int64[n], n >= steps), out to its steps.
 
     No step is empty, and each has its share `sum(lengths) / steps` of the tokens, give or take a
@@ -41,7 +42,7 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     near = None
     if len(lengths) >= deal.dp_world_size * steps:
         for equally_full, spread in ((False, False), (True, False), (True, True)):
-            rounds = _packed(lengths, steps, deal, equally_full=equally_full, spread=spread)
+            rounds = _packed(lengths, has_images, steps, deal, equally_full=equally_full, spread=spread)
             dealt = _deal_rounds(lengths, steps, rounds)
             error = _share_error(lengths, dealt.steps, steps)
             if error * _TOLERANCE <= lengths.sum():
@@ -51,9 +52,12 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal) -> DealtSamp
     return near or DealtSamples(_deal_samples(lengths, steps))
 
 
-def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full: bool, spread: bool) -> Rounds:
-    return pack(
+def _packed(
+    lengths: NDArray[np.int64], has_images: HasImages, steps: int, deal: Deal, *, equally_full: bool, spread: bool
+) -> Rounds:
+    rounds, _ = pack_by_modality(
         lengths,
+        has_images,
         dp_world_size=deal.dp_world_size,
         capacity=deal.micro_batch_tokens,
         alignment=deal.alignment,
@@ -63,6 +67,7 @@ def _packed(lengths: NDArray[np.int64], steps: int, deal: Deal, *, equally_full:
         equally_full=equally_full,
         spread=spread,
     )
+    return rounds
 
 
 def _deal_rounds(lengths: NDArray[np.int64], steps: int, rounds: Rounds) -> DealtSamples:

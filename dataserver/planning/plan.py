@@ -16,7 +16,7 @@ from dataserver.sampling.order import Samples
 
 
 class SampleTable(Protocol):
-    """What planning may know about samples: how many, how long, how many targets."""
+    """What planning may know about samples: how many, how long, which have images, what their targets weigh."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -28,13 +28,30 @@ class SampleTable(Protocol):
     def targets(self, samples: Samples) -> NDArray[np.int64]:
         """Targets among positions 1.. of each sample, int64[n], each at least 1."""
 
+    def weights(self, samples: Samples) -> NDArray[np.float64] | None:
+        """Sum of the weights of those targets, float64[n]; None where every target weighs 1."""
+
+    def has_images(self, samples: Samples) -> NDArray[np.bool_] | None:
+        """Which samples have images, bool[n]; None where no sample of any source has."""
+
+
+class TextOnly:
+    """What a `SampleTable` answers where no sample has weights or images."""
+
+    def weights(self, samples: Samples) -> None:
+        """None: every target weighs 1."""
+
+    def has_images(self, samples: Samples) -> None:
+        """None: no sample has images."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One step, planned for `dp_world_size` ranks. It belongs to the stage `end.stage`, whose table knows its samples.
 
     `rounds[j][r]` holds the indices (int64[k], k >= 0) into `samples` of the micro-batch that
-    rank r gets in round j; every sample stands in exactly one.
+    rank r gets in round j; every sample stands in exactly one. The last `image_rounds` rounds hold samples with images,
+    those before hold text. `weight_sum`: the weights of all targets, the denominator of the loss.
     """
 
     step: int
@@ -44,7 +61,9 @@ class Plan:
     samples: Samples
     lengths: NDArray[np.int64]
     rounds: tuple[tuple[NDArray[np.int64], ...], ...]
+    image_rounds: int
     target_count: int
+    weight_sum: float
     token_count: int
     last: bool
     digest: str
@@ -55,6 +74,10 @@ class Plan:
         tokens = np.zeros(int(self.samples.source.max()) + 1, dtype=np.int64)
         np.add.at(tokens, self.samples.source, self.lengths)
         return tokens.tolist()
+
+    def is_image_round(self, round_index: int) -> bool:
+        """Whether the samples of a round have images; no round mixes the two."""
+        return round_index >= len(self.rounds) - self.image_rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

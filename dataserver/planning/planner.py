@@ -6,6 +6,7 @@
 It holds no state beyond a memo of values that it could compute again.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.packing.figures import packing_figures
-from dataserver.packing.pack import CostModel, Rounds, pack
+from dataserver.packing.modality import HasImages, pack_by_modality
+from dataserver.packing.pack import CostModel, Rounds
 from dataserver.planning.check import MAX_DP_WORLD_SIZE, check_cursor
 from dataserver.planning.cut import Stretch, cut_step
 from dataserver.planning.deal import DealtSamples, deal_window
@@ -33,23 +35,25 @@ _WINDOWS_REMEMBERED = 4
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The samples of a step in stream order, their lengths, and the cursor that follows.
+    """The samples of a step in stream order, their lengths and modalities, and the cursor that follows.
 
     `dealt`: rounds that these samples had when a window was dealt for the same ranks and batch spec.
     """
 
     samples: Samples
     lengths: NDArray[np.int64]
+    has_images: HasImages
     end: Cursor
     dealt: Rounds = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _DealtWindow:
-    """The samples of a window in stream order, their lengths, and the step of each."""
+    """The samples of a window in stream order, their lengths and modalities, and the step of each."""
 
     samples: Samples
     lengths: NDArray[np.int64]
+    has_images: HasImages
     deal: DealtSamples
 
     def step(self, number: int, end: Cursor, *, with_rounds: bool) -> _Step:
@@ -57,7 +61,8 @@ class _DealtWindow:
         dealt: Rounds = ()
         if with_rounds and self.deal.rounds:
             dealt = tuple(tuple(np.searchsorted(members, bin_) for bin_ in group) for group in self.deal.rounds[number])
-        return _Step(self.samples.take(members), self.lengths[members], end, dealt)
+        has_images = None if self.has_images is None else self.has_images[members]
+        return _Step(self.samples.take(members), self.lengths[members], has_images, end, dealt)
 
 
 class Planner:
@@ -127,7 +132,8 @@ class Planner:
                 cursor, Window(steps=len(stops), steps_done=0, samples=stops[-1], deal=inputs), inputs
             )
         samples, lengths = stretch.first(stops[0])
-        return _Step(samples, lengths, self._moved(cursor, stops[0]))
+        has_images = self._stages[cursor.stage].table.has_images(samples)
+        return _Step(samples, lengths, has_images, self._moved(cursor, stops[0]))
 
     def _steps_left(self, cursor: Cursor, batch: BatchSpec) -> int:
         """Steps of the window that begins at `cursor`, if the epochs last so long."""
@@ -153,7 +159,8 @@ class Planner:
 
     def _deal_window(self, stage: int, place: Place, steps: int, count: int, deal: Deal) -> _DealtWindow:
         samples, lengths = self._stretch(stage, place, max_epochs=None).first(count)
-        return _DealtWindow(samples, lengths, deal_window(lengths, steps, deal))
+        has_images = self._stages[stage].table.has_images(samples)
+        return _DealtWindow(samples, lengths, has_images, deal_window(lengths, steps, deal, has_images))
 
     def _moved(self, cursor: Cursor, count: int) -> Cursor:
         place = self._stages[cursor.stage].order.moved(place_of(cursor), count)
@@ -168,8 +175,9 @@ class Planner:
 
     def _packed(self, begin: Cursor, step: _Step, batch: BatchSpec, dp_world_size: int) -> Plan:
         cost = CostModel(batch.cost_linear, batch.cost_quadratic)
-        rounds = pack(
+        rounds, image_rounds = pack_by_modality(
             step.lengths,
+            step.has_images,
             dp_world_size=dp_world_size,
             capacity=batch.micro_batch_tokens,
             alignment=batch.alignment,
@@ -178,7 +186,9 @@ class Planner:
             round_multiple=batch.step_rounds or 1,
             known=step.dealt,
         )
-        target_count = int(self._stages[step.end.stage].table.targets(step.samples).sum())
+        table = self._stages[step.end.stage].table
+        target_count = int(table.targets(step.samples).sum())
+        weights = table.weights(step.samples)
         last = step.end.step == batch.max_steps or (step.end.window is None and _epochs_done(step.end, batch))
         digest = plan_digest(
             begin=begin,
@@ -198,7 +208,10 @@ class Planner:
             samples=step.samples,
             lengths=step.lengths,
             rounds=rounds,
+            image_rounds=image_rounds,
             target_count=target_count,
+            # Rounded once, whatever the order: a plan for other ranks has the same denominator.
+            weight_sum=float(target_count) if weights is None else math.fsum(weights.tolist()),
             token_count=int(step.lengths.sum()),
             last=last,
             digest=digest,

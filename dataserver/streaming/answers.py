@@ -25,6 +25,7 @@ def encode_step_begun(plan: Plan, *, sync_weights: bool) -> bytes:
         target_count=plan.target_count,
         token_count=plan.token_count,
         sample_count=len(plan.samples),
+        weight_sum=plan.weight_sum,
     )
     return encode_response(pb.StreamMicroBatchesResponse(step_begun=begun))
 

@@ -89,7 +89,7 @@ class Opened(_message.Message):
     def __init__(self, base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., server_id: _Optional[str] = ...) -> None: ...
 
 class StepBegun(_message.Message):
-    __slots__ = ("step", "rounds", "end", "plan_digest", "sync_weights", "last", "target_count", "token_count", "sample_count")
+    __slots__ = ("step", "rounds", "end", "plan_digest", "sync_weights", "last", "target_count", "token_count", "sample_count", "weight_sum")
     STEP_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +99,7 @@ class StepBegun(_message.Message):
     TARGET_COUNT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_SUM_FIELD_NUMBER: _ClassVar[int]
     step: int
     rounds: int
     end: _cursor_pb2.Cursor
@@ -108,10 +109,11 @@ class StepBegun(_message.Message):
     target_count: int
     token_count: int
     sample_count: int
-    def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ...) -> None: ...
+    weight_sum: float
+    def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., weight_sum: _Optional[float] = ...) -> None: ...
 
 class MicroBatch(_message.Message):
-    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "padding", "tokens")
+    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "padding", "loss_weight", "images", "tokens")
     STEP_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SYNC_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +124,8 @@ class MicroBatch(_message.Message):
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
+    LOSS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     step: int
     round: int
@@ -133,8 +137,24 @@ class MicroBatch(_message.Message):
     checksum: int
     loss_mask: bytes
     padding: int
+    loss_weight: bytes
+    images: Images
     tokens: bytes
-    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., target_count: _Optional[int] = ..., checksum: _Optional[int] = ..., loss_mask: _Optional[bytes] = ..., padding: _Optional[int] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., target_count: _Optional[int] = ..., checksum: _Optional[int] = ..., loss_mask: _Optional[bytes] = ..., padding: _Optional[int] = ..., loss_weight: _Optional[bytes] = ..., images: _Optional[_Union[Images, _Mapping]] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+
+class Images(_message.Message):
+    __slots__ = ("pixel_bytes", "patch_values", "counts", "image_grid_thw", "pixel_values")
+    PIXEL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PATCH_VALUES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_GRID_THW_FIELD_NUMBER: _ClassVar[int]
+    PIXEL_VALUES_FIELD_NUMBER: _ClassVar[int]
+    pixel_bytes: int
+    patch_values: int
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    image_grid_thw: bytes
+    pixel_values: bytes
+    def __init__(self, pixel_bytes: _Optional[int] = ..., patch_values: _Optional[int] = ..., counts: _Optional[_Iterable[int]] = ..., image_grid_thw: _Optional[bytes] = ..., pixel_values: _Optional[bytes] = ...) -> None: ...
 
 class EndOfRun(_message.Message):
     __slots__ = ("end", "reason")

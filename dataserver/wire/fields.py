@@ -7,6 +7,13 @@ from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
+Payload = bytes | memoryview
+
+
+def field(tag: int, payload: Payload) -> list[Payload]:
+    """A length-delimited field in parts; none where it is empty, as protobuf writes it."""
+    return [varint(tag), varint(len(payload)), payload] if len(payload) else []
+
 
 def varint(value: int) -> bytes:
     """Write a number that is not negative."""

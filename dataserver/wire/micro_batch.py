@@ -1,15 +1,16 @@
 """The hot message: a micro-batch as bytes and as arrays.
 
 Protobuf's Python runtime copies the token bytes once to build the message and once more to
-serialise it, and once to read it. So the two large fields are written and read by hand here,
+serialise it, and once to read it. So the large fields are written and read by hand here,
 as exactly the bytes that any protobuf implementation would write:
 
     response tag | length | small fields (by protobuf) | loss_mask tag, length, bits | padding |
-        tokens tag, length, bytes
+        loss_weight tag, length, floats | images tag, length, `images` | tokens tag, length, bytes
 
 Encoding: https://protobuf.dev/programming-guides/encoding/.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +20,9 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
-from dataserver.v1 import batch_service_pb2
-from dataserver.wire.fields import fields_of, read_varint, varint
+from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.fields import Payload, field, fields_of, read_varint, varint
+from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
 
 NO_TARGET: Final = -100
 """Label of a position that predicts nothing; the value that PyTorch's cross entropy ignores."""
@@ -30,6 +32,8 @@ _TOKEN_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<u2"), 4: np.dtype
 # Field number << 3 | wire type; 2 is length-delimited.
 _RESPONSE_MICRO_BATCH: Final = 3 << 3 | 2
 _LOSS_MASK: Final = 9 << 3 | 2
+_LOSS_WEIGHT: Final = 11 << 3 | 2
+_IMAGES: Final = 12 << 3 | 2
 _TOKENS: Final = 15 << 3 | 2
 
 
@@ -46,7 +50,10 @@ class MicroBatch:
 
     `lengths`: int64[n], tokens without padding. `tokens`: uint16[m] or uint32[m], read-only.
     `loss_mask`: bool[m], read-only, true where the token itself is a target, as the store has it.
-    `target_count`: targets that have a predecessor in their sub-sequence.
+    `loss_weight`: float32[m], read-only, the weight of the token's cross entropy where it is a target; None: all are 1.
+    `target_count`: targets that have a predecessor in their sub-sequence, those of weight 0 too.
+    `images`: None in a round of text. All ranks of a round have the same modality: where it is images, a micro-batch
+    without weight has an empty `images`, by which a rank knows that the others run their vision tower.
     """
 
     step: int
@@ -58,6 +65,8 @@ class MicroBatch:
     padding: int = 0
     tokens: NDArray[np.uint16] | NDArray[np.uint32]
     loss_mask: NDArray[np.bool_]
+    loss_weight: NDArray[np.float32] | None = None
+    images: Images | None = None
 
     @property
     def footprints(self) -> NDArray[np.int64]:
@@ -85,14 +94,23 @@ class MicroBatch:
         A sub-sequence's first token has no predecessor and is predicted by nobody.
         """
         labels = np.full(len(self.tokens), NO_TARGET, dtype=np.int64)
-        predicted = self.loss_mask.copy()
-        predicted[self.cu_seqlens[:-1]] = False
-        targets = np.flatnonzero(predicted)
+        targets = self._predicted()
         labels[targets - 1] = self.tokens[targets]
         return labels
 
+    @property
+    def label_weights(self) -> NDArray[np.float32]:
+        """Weight of what each position predicts, float32[m]; 0 where it predicts nothing."""
+        weights = np.zeros(len(self.tokens), dtype=np.float32)
+        targets = self._predicted()
+        weights[targets - 1] = 1 if self.loss_weight is None else self.loss_weight[targets]
+        return weights
 
-Payload = bytes | memoryview
+    def _predicted(self) -> NDArray[np.int64]:
+        """Positions of the targets that have a predecessor, ascending."""
+        predicted = self.loss_mask.copy()
+        predicted[self.cu_seqlens[:-1]] = False
+        return np.flatnonzero(predicted)
 
 
 def footprints(lengths: NDArray[np.int64], alignment: int) -> NDArray[np.int64]:
@@ -109,17 +127,23 @@ def encode_micro_batch(
     lengths: NDArray[np.int64],
     tokens: NDArray[np.uint16] | NDArray[np.uint32],
     loss_mask: NDArray[np.uint8],
+    loss_weight: NDArray[np.float32] | None = None,
+    images: ImageSlices | None = None,
 ) -> bytes:
     """Write a whole `StreamMicroBatchesResponse`.
 
-    `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. Positions
-    of those beyond the sub-sequences' are padding.
+    `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. `loss_weight`: float32[m].
+    Positions of those beyond the sub-sequences' are padding. `images`: those of n sub-sequences, in an image round.
     """
     token_bytes = np.ascontiguousarray(tokens, dtype=_TOKEN_TYPES[tokens.itemsize]).data.cast("B")
     mask_bytes = np.packbits(loss_mask, bitorder="little").tobytes()
+    weight_bytes: Payload = (
+        b"" if loss_weight is None else np.ascontiguousarray(loss_weight, dtype="<f4").data.cast("B")
+    )
+    image_parts = [] if images is None else encode_images(images)
     occupied = footprints(lengths, alignment)
     starts = np.cumsum(occupied) - occupied
-    message = batch_service_pb2.MicroBatch(
+    message = pb.MicroBatch(
         step=step,
         round=round_index,
         sync_weights=sync_weights,
@@ -128,13 +152,18 @@ def encode_micro_batch(
         lengths=lengths.tolist(),
         target_count=int(np.count_nonzero(loss_mask)) - int(np.count_nonzero(loss_mask[starts])),
     )
-    # Protobuf writes fields by number, so this one stands between the two large ones.
-    padding = batch_service_pb2.MicroBatch(padding=len(tokens) - int(occupied.sum()))
-    message.checksum = _checksum(message, padding.padding, mask_bytes, token_bytes)
+    # Protobuf writes fields by number, so this one stands between the large ones.
+    padding = pb.MicroBatch(padding=len(tokens) - int(occupied.sum()))
+    message.checksum = _checksum(
+        message, padding.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+    )
     parts: list[Payload] = [message.SerializeToString()]
-    parts += _field(_LOSS_MASK, mask_bytes)
+    parts += field(_LOSS_MASK, mask_bytes)
     parts += [padding.SerializeToString()]
-    parts += _field(_TOKENS, token_bytes)
+    parts += field(_LOSS_WEIGHT, weight_bytes)
+    if images is not None:
+        parts += [varint(_IMAGES), varint(sum(map(len, image_parts))), *image_parts]
+    parts += field(_TOKENS, token_bytes)
     length = sum(map(len, parts))
     return b"".join([varint(_RESPONSE_MICRO_BATCH), varint(length), *parts])
 
@@ -157,17 +186,24 @@ def is_micro_batch(data: bytes) -> bool:
 
 
 def _decode(data: memoryview) -> MicroBatch:
-    small, mask_bytes, token_bytes = bytearray(), data[:0], data[:0]
-    for tag, field, payload in fields_of(data):
-        if tag == _LOSS_MASK:
-            mask_bytes = payload
-        elif tag == _TOKENS:
-            token_bytes = payload
+    small = bytearray()
+    large = dict.fromkeys((_LOSS_MASK, _LOSS_WEIGHT, _TOKENS), data[:0])
+    image_bytes = None
+    for tag, whole, payload in fields_of(data):
+        if tag in large:
+            large[tag] = payload
+        elif tag == _IMAGES:
+            image_bytes = payload
         else:
-            small += field
-    message = batch_service_pb2.MicroBatch.FromString(bytes(small))
+            small += whole
+    message = pb.MicroBatch.FromString(bytes(small))
     where = f"step {message.step}, round {message.round}"
-    if message.checksum != _checksum(message, message.padding, mask_bytes, token_bytes):
+    mask_bytes, weight_bytes, token_bytes = large.values()
+    image_parts = [] if image_bytes is None else [image_bytes]
+    checksum = _checksum(
+        message, message.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+    )
+    if message.checksum != checksum:
         raise ChecksumMismatchError(f"{where}: the micro-batch arrived damaged", step=message.step, round=message.round)
     if message.token_bytes not in _TOKEN_TYPES or message.alignment < 1:
         raise ChecksumMismatchError(
@@ -175,9 +211,10 @@ def _decode(data: memoryview) -> MicroBatch:
         )
     lengths = np.array(message.lengths, dtype=np.int64)
     positions = int(footprints(lengths, message.alignment).sum()) + message.padding
-    if len(token_bytes) != positions * message.token_bytes or len(mask_bytes) != -(-positions // 8):
+    sizes = (len(token_bytes), len(mask_bytes), len(weight_bytes))
+    if sizes != (positions * message.token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
         raise ChecksumMismatchError(
-            f"{where}: {positions} positions but {len(token_bytes)} token bytes and {len(mask_bytes)} mask bytes"
+            f"{where}: {positions} positions but {sizes[0]} token bytes, {sizes[1]} mask bytes, {sizes[2]} weight bytes"
         )
     bits = np.unpackbits(np.frombuffer(mask_bytes, dtype=np.uint8), count=positions, bitorder="little")
     loss_mask = bits.view(np.bool_)
@@ -192,17 +229,18 @@ def _decode(data: memoryview) -> MicroBatch:
         padding=message.padding,
         tokens=np.frombuffer(token_bytes, dtype=_TOKEN_TYPES[message.token_bytes]),
         loss_mask=loss_mask,
+        loss_weight=np.frombuffer(weight_bytes, dtype="<f4") if weight_bytes else None,
+        images=None if image_bytes is None else decode_images(image_bytes, len(lengths), where),
     )
 
 
-def _field(tag: int, payload: Payload) -> list[Payload]:
-    return [varint(tag), varint(len(payload)), payload] if len(payload) else []
-
-
-def _checksum(message: batch_service_pb2.MicroBatch, padding: int, mask_bytes: Payload, token_bytes: Payload) -> int:
+def _checksum(
+    message: pb.MicroBatch, padding: int, *, mask: Payload, weights: Payload, images: Sequence[Payload], tokens: Payload
+) -> int:
     numbers = (message.round, message.sync_weights, message.token_bytes, message.alignment, message.target_count)
-    digest = xxhash.xxh3_64(np.array([message.step, *numbers, padding], dtype="<u8").tobytes())
+    sizes = (len(weights), sum(map(len, images)))
+    digest = xxhash.xxh3_64(np.array([message.step, *numbers, padding, *sizes], dtype="<u8").tobytes())
     digest.update(np.array(message.lengths, dtype="<u4").tobytes())
-    digest.update(mask_bytes)
-    digest.update(token_bytes)
+    for part in (mask, weights, *images, tokens):
+        digest.update(part)
     return digest.intdigest()

@@ -28,7 +28,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBegun:
-    """A step is sealed and `rounds` micro-batches of it follow. `end`: what a checkpoint after it holds."""
+    """A step is sealed and `rounds` micro-batches of it follow. `end`: what a checkpoint after it holds.
+
+    `weight_sum`: the weights of its targets, the denominator of the loss.
+    """
 
     step: int
     rounds: int
@@ -39,6 +42,7 @@ class StepBegun:
     target_count: int
     token_count: int
     sample_count: int
+    weight_sum: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,4 +111,5 @@ def _step_begun(message: batch_service_pb2.StepBegun) -> StepBegun:
         target_count=message.target_count,
         token_count=message.token_count,
         sample_count=message.sample_count,
+        weight_sum=message.weight_sum,
     )

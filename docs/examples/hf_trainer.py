@@ -45,7 +45,7 @@ class StepTrainer(Trainer):
         model.train()
         loss = torch.zeros((), device=self.args.device)
         for packed in inputs["micro_batches"]:
-            share = loss_share(micro_batch_loss_sum(model, packed), inputs["target_count"])
+            share = loss_share(micro_batch_loss_sum(model, packed), inputs["weight_sum"])
             # DistributedDataParallel divides by the number of ranks; the share is of all ranks' targets already.
             self.accelerator.backward(share * self.accelerator.num_processes)
             loss += share.detach()

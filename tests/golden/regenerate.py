@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dataserver.planning.fingerprint import ORDER_VERSION, PLANNER_VERSION, order_fingerprint
-from dataserver.planning.plan import EndOfRun
+from dataserver.planning.plan import EndOfRun, TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
 from dataserver.sampling.order import Place, Samples
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[tuple[int, ...], Shuffle, dict[str, Any], tuple[int, ...]
 }
 
 
-class Table:
+class Table(TextOnly):
     """Lengths of 2 to 2049 tokens, computed from source and row."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:

@@ -1,5 +1,6 @@
 """Loss and gradient of a step depend on its samples, and on nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,16 @@ from trainer.config import TrainerConfig
 from trainer.launch import World
 
 SAMPLES = draw_samples(13, seed=3)
+RANDOM = np.random.default_rng(8)
+# Some targets weigh nothing, and all of the first sample's.
+WEIGHTED = [
+    replace(
+        sample,
+        weights=((index > 0) * RANDOM.choice([0, 0.1, 0.5, 1, 3], len(sample.tokens))).astype(np.float32),
+    )
+    for index, sample in enumerate(SAMPLES)
+]
+NO_WEIGHT = [replace(sample, weights=np.zeros(len(sample.tokens), dtype=np.float32)) for sample in SAMPLES]
 NO_TARGETS = [Sample(tokens=sample.tokens, mask=np.arange(len(sample.tokens)) < 1) for sample in SAMPLES]
 
 
@@ -51,6 +62,28 @@ def test_loss_and_gradient_do_not_depend_on_packing_rounds_alignment_or_ranks(tm
     for on_rank in on_ranks(ranks, gradients_of, config, deals):
         for found in on_rank:
             assert_close(found, expected)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_weighted_loss_and_gradient_do_not_depend_on_packing_either(tmp_path: Path, ranks: int) -> None:
+    config = job_config(tmp_path)
+    deals = [
+        deal(WEIGHTED, ranks=ranks, rounds=1, seed=0),
+        deal(WEIGHTED, ranks=ranks, rounds=5, seed=1, alignment=8),
+    ]
+    expected = reference_step(config.model, WEIGHTED)
+    assert expected[0] != pytest.approx(reference_step(config.model, SAMPLES)[0], rel=1e-3)
+    for on_rank in on_ranks(ranks, gradients_of, config, deals):
+        for found in on_rank:
+            assert_close(found, expected)
+
+
+def test_a_step_whose_targets_all_weigh_nothing_has_loss_zero_and_no_gradient(tmp_path: Path) -> None:
+    [[(loss, gradients)]] = on_ranks(
+        1, gradients_of, job_config(tmp_path), [deal(NO_WEIGHT, ranks=1, rounds=2, seed=0)]
+    )
+    assert loss == 0.0
+    assert all(not gradient.any() for gradient in gradients.values())
 
 
 def test_a_step_without_targets_has_loss_zero_and_a_gradient_of_exact_zeros(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from dataserver.cursor import Cursor
 from dataserver.planning.fingerprint import order_fingerprint
-from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.planning.plan import EndOfRun, Plan, TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
 from dataserver.sampling.order import Samples
@@ -19,7 +19,7 @@ FINGERPRINT = order_fingerprint(ORDER, ["store"])
 FOREIGN = order_fingerprint(ORDER.model_copy(update={"seed": 1}), ["store"])
 
 
-class Table:
+class Table(TextOnly):
     """Lengths of the samples."""
 
     sizes = (len(LENGTHS),)

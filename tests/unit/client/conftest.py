@@ -67,6 +67,7 @@ class Connection:
             target_count=3 * rounds,
             token_count=5 * rounds,
             sample_count=rounds,
+            weight_sum=3 * rounds,
         )
         return encode_response(pb.StreamMicroBatchesResponse(step_begun=message))
 

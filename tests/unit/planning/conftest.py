@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from dataserver.cursor import Cursor
-from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.planning.plan import EndOfRun, Plan, TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, Shuffle
 from dataserver.sampling.order import Samples
 from dataserver.sampling.union import plain_union
 
 
-class ListedTable:
+class ListedTable(TextOnly):
     """Lengths as they are listed, source by source. Every second token is a target."""
 
     def __init__(self, lengths: Sequence[Sequence[int]]) -> None:
@@ -30,7 +30,7 @@ class ListedTable:
         return self.lengths(samples) // 2
 
 
-class HashedTable:
+class HashedTable(TextOnly):
     """Any number of rows of 2 to 1001 tokens, computed from the row number; counts what is read."""
 
     def __init__(self, *sizes: int) -> None:

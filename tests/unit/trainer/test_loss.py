@@ -20,6 +20,27 @@ def test_chunks_change_neither_loss_nor_gradient() -> None:
     torch.testing.assert_close(chunked, logits.grad, rtol=1e-12, atol=0)
 
 
+def test_chunks_change_a_weighted_loss_and_its_gradient_as_little() -> None:
+    torch.manual_seed(1)
+    rows = 2 * CHUNK_TARGETS + 3
+    logits = torch.randn(rows, 7, dtype=torch.float64, requires_grad=True)
+    labels, weights = torch.randint(0, 7, (rows,)), torch.rand(rows, dtype=torch.float64)
+    target_loss_sum(logits, labels, weights).backward()
+    chunked, logits.grad = logits.grad, None
+    whole = (cross_entropy(logits, labels, reduction="none") * weights).sum()
+    whole.backward()
+    torch.testing.assert_close(target_loss_sum(logits, labels, weights), whole, rtol=1e-12, atol=0)
+    torch.testing.assert_close(chunked, logits.grad, rtol=1e-12, atol=1e-15)
+
+
+def test_the_weighted_mean_is_the_one_of_class_weights_in_torch() -> None:
+    logits, labels = torch.randn(20, 4), torch.randint(0, 4, (20,))
+    of_class = torch.tensor([0.5, 1.0, 0.0, 2.0])
+    weights = of_class[labels]
+    mean = loss_share(target_loss_sum(logits, labels, weights), float(weights.sum()))
+    assert float(mean) == pytest.approx(float(cross_entropy(logits, labels, weight=of_class)))
+
+
 def test_logits_in_bf16_are_summed_in_float32() -> None:
     logits = torch.randn(64, 11).bfloat16()
     labels = torch.randint(0, 11, (64,))

@@ -66,7 +66,7 @@ def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, roun
     body = message.micro_batch
     assert (body.step, body.round, body.sync_weights) == (step, round_index, sync_weights)
     numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count, behind)
-    covered = struct.pack(f"<7Q{len(body.lengths)}I", *numbers, *body.lengths) + body.loss_mask + body.tokens
+    covered = struct.pack(f"<9Q{len(body.lengths)}I", *numbers, 0, 0, *body.lengths) + body.loss_mask + body.tokens
     assert body.checksum == xxhash.xxh3_64(covered).intdigest()
 
 
@@ -135,12 +135,12 @@ def test_cursors_ride_along_unchanged():
     cursor = Cursor(order_fingerprint="f", stage=1, step=5, epoch=2, position=9, source_positions=(4, 5), window=window)
     begun = pb.StepBegun(
         step=5, rounds=2, end=cursor_to_proto(cursor), plan_digest="d", sync_weights=True, last=True,
-        target_count=10, token_count=20, sample_count=3,
+        target_count=10, token_count=20, sample_count=3, weight_sum=7.5,
     )  # fmt: skip
     decoded = decode_response(encode_response(pb.StreamMicroBatchesResponse(step_begun=begun)))
     assert decoded == StepBegun(
         step=5, rounds=2, end=cursor, plan_digest="d", sync_weights=True, last=True,
-        target_count=10, token_count=20, sample_count=3,
+        target_count=10, token_count=20, sample_count=3, weight_sum=7.5,
     )  # fmt: skip
     opened = pb.Opened(base=cursor_to_proto(cursor), server_id="a")
     assert decode_response(encode_response(pb.StreamMicroBatchesResponse(opened=opened))) == Opened(

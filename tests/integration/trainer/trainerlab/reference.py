@@ -14,18 +14,20 @@ Gradients = dict[str, np.ndarray]
 
 
 def reference_step(config: ModelConfig, samples: Sequence[Sample]) -> tuple[float, Gradients]:
-    """Mean loss over the targets of `samples`, and the gradient of every weight."""
+    """Weighted mean loss over the targets of `samples`, and the gradient of every parameter."""
     weights = full_weights(config, model_config(config))
     model = build_model(config.model_copy(update={"attention": Attention.SDPA}), model_config(config)).double()
     model.load_state_dict({name: weight.double() for name, weight in weights.items()})
-    target_count = max(1, sum(sample.targets for sample in samples))
+    weight_sum = sum(sample.weight_sum for sample in samples) or 1.0
     total = torch.zeros((), dtype=torch.float64)
     for sample in samples:
         tokens = torch.from_numpy(sample.tokens.astype(np.int64))
         logits = model(input_ids=tokens.unsqueeze(0), use_cache=False).logits[0, :-1]
         labels = torch.where(torch.from_numpy(sample.mask[1:]), tokens[1:], -100)
-        total = total + cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
-    loss = total / target_count
+        losses = cross_entropy(logits, labels, reduction="none", ignore_index=-100)
+        weights = 1.0 if sample.weights is None else torch.from_numpy(sample.weights[1:].astype(np.float64))
+        total = total + (losses * weights).sum()
+    loss = total / weight_sum
     loss.backward()
     return float(loss.detach()), {
         name: weight.grad.numpy() for name, weight in model.named_parameters() if weight.grad is not None

@@ -1,5 +1,6 @@
 """Samples, micro-batches and steps made in memory, packed as a test likes."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,15 @@ FINGERPRINT = "f" * 32
 class Sample:
     tokens: np.ndarray
     mask: np.ndarray
+    weights: np.ndarray | None = None
 
     @property
     def targets(self) -> int:
         return int(self.mask[1:].sum())
+
+    @property
+    def weight_sum(self) -> float:
+        return float(self.targets if self.weights is None else self.weights[1:][self.mask[1:]].sum(dtype=np.float64))
 
 
 def draw_samples(count: int, *, seed: int, longest: int = 24) -> list[Sample]:
@@ -38,9 +44,12 @@ def micro_batch(samples: Sequence[Sample], *, step: int = 1, index: int = 0, ali
     sizes = footprints(lengths, alignment)
     tokens = np.zeros(int(sizes.sum()), dtype=np.uint16)
     mask = np.zeros(len(tokens), dtype=bool)
+    weights = np.zeros(len(tokens), dtype=np.float32) if any(s.weights is not None for s in samples) else None
     for sample, begin in zip(samples, np.cumsum(sizes) - sizes, strict=True):
         tokens[begin : begin + len(sample.tokens)] = sample.tokens
         mask[begin : begin + len(sample.tokens)] = sample.mask
+        if weights is not None:
+            weights[begin : begin + len(sample.tokens)] = sample.weights
     return MicroBatch(
         step=step,
         round=index,
@@ -50,6 +59,7 @@ def micro_batch(samples: Sequence[Sample], *, step: int = 1, index: int = 0, ali
         target_count=sum(sample.targets for sample in samples),
         tokens=tokens,
         loss_mask=mask,
+        loss_weight=weights,
     )
 
 
@@ -63,6 +73,7 @@ class MemoryStep:
     target_count: int
     token_count: int
     sample_count: int
+    weight_sum: float
     last: bool = False
     plan_digest: str = "plan"
     sync_weights: bool = False
@@ -101,6 +112,7 @@ def deal(
             target_count=sum(sample.targets for sample in samples),
             token_count=sum(len(sample.tokens) for sample in samples),
             sample_count=len(samples),
+            weight_sum=math.fsum(sample.weight_sum for sample in samples),
             last=last,
         )
         for row in cells

@@ -46,6 +46,7 @@ class RecordingStream:
                 target_count=step.target_count,
                 token_count=step.token_count,
                 sample_count=step.sample_count,
+                weight_sum=step.weight_sum,
                 last=step.last,
                 plan_digest=step.plan_digest,
             )
