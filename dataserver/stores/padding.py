@@ -14,7 +14,7 @@ from dataserver.stores.tables import Tables
 from dataserver.wire.store_info import PaddingInfo
 
 # Rows that are looked at: a few milliseconds, and shares that are right to the percent.
-_ROWS: Final = 8192
+_ROWS: Final = 4096
 
 # The smallest micro-batch that holds every sample, and larger ones.
 _MULTIPLES: Final = (1, 2, 4, 8)
@@ -34,7 +34,7 @@ def estimate_padding(tables: Tables, max_length: int, long_rows: LongRows) -> tu
             micro_batch_tokens=size,
             rows=len(lengths),
             unpacked=1 - tokens / sum(_padded_batches(lengths, size)),
-            packed=1 - tokens / (size * bins_needed(lengths, capacity=size, policy=PackingPolicy.BALANCED)),
+            packed=1 - tokens / (size * bins_needed(lengths, capacity=size, policy=PackingPolicy.FIRST_FIT)),
         )
         for size in sizes
         if tokens >= _LEAST_MICRO_BATCHES * size and size <= MAX_MICRO_BATCH_TOKENS
