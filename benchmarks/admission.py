@@ -3,7 +3,7 @@
     objects    the same rows as Python objects (`to_pylist`), checked one by one by the same rules
     admit      `open_store` with an empty index directory, digest and index included
     open       `open_store` again, with the index that is there
-    command    `dataserver store check` with the index there, beyond a process that imports what it imports
+    command    `dataserver store check` with the index there, beside a process that imports the same and ends
 
 Formats and ways run interleaved; what counts is CPU time, which other work on the machine moves less than the clock.
 """
@@ -29,7 +29,7 @@ ROWS, LENGTH, REPEATS, SEED = 100_000, 256, 7, 3
 # Objects take seconds, and are as slow each time.
 OBJECT_REPEATS = 2
 
-IMPORTS = "import dataserver.cli.store_check, dataserver.cli.store_report, dataserver.stores.description"
+IMPORTS = "import dataserver.cli.main, dataserver.cli.store, dataserver.cli.store_report, dataserver.stores.description"
 
 
 def main():

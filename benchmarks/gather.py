@@ -6,8 +6,8 @@
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
 All run over the same micro-batches, interleaved, in a process that is set up as the server is; what counts is CPU time.
-Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `rows` has the
-same ones.
+Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `rows` has
+the same ones.
 """
 
 import tempfile
