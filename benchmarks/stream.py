@@ -42,7 +42,7 @@ def main():
         for shape, (median, sigma, longest) in SHAPES.items():
             lengths = draw_lengths(median, sigma, longest)
             path = write_store(Path(directory) / shape, lengths=lengths.tolist(), vocab_size=150_000)
-            with serving(Path(directory), path) as (endpoint, process):
+            with serving(Path(directory), path, name=shape) as (endpoint, process):
                 for capacity in CAPACITIES:
                     rows.append(compare(shape, capacity, longest, path, endpoint, process))
     report(
@@ -160,10 +160,12 @@ def over_tcp(size, count, store):
 
 
 @contextmanager
-def serving(directory, store):
+def serving(directory, store, *, name):
+    """A server of its own for `store`, whose ledger and index lie in `directory` under `name`."""
     command = [
         sys.executable, "-m", "dataserver.cli.main", "serve", "--store", f"bench={store}",
-        "--listen", "127.0.0.1:0", "--ledger", f"sqlite:///{directory}/{store.name}.db", "--metrics-listen", "",
+        "--listen", "127.0.0.1:0", "--ledger", f"sqlite:///{directory}/{name}.db", "--metrics-listen", "",
+        "--index-dir", f"{directory}/{name}-index",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
