@@ -13,7 +13,7 @@ from dataserver.errors import DataServerError
 
 COMMANDS = {
     "serve": "serve stores to trainers",
-    "store": "check and look at stores",
+    "store": "make, check and look at stores",
     "run": "look at and change runs of a server",
     "cursor": "look at the cursor of a run",
     "plan": "look at the steps of a run",

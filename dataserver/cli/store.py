@@ -4,13 +4,15 @@ import argparse
 
 from dataserver.cli.store_cat import add_cat_verb
 from dataserver.cli.store_check import add_check_verb
+from dataserver.cli.store_render import add_render_verb
 from dataserver.cli.store_show import add_show_verb
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `store` and its verbs."""
-    parser = subparsers.add_parser("store", help="check and look at stores")
+    parser = subparsers.add_parser("store", help="make, check and look at stores")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_check_verb(verbs)
     add_cat_verb(verbs)
     add_show_verb(verbs)
+    add_render_verb(verbs)

@@ -1,0 +1,136 @@
+"""`dataserver store render`: conversations made into a store, on all cores."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+if TYPE_CHECKING:
+    from dataserver.render.part import PartReport
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_LINE_EVERY_S: Final = 5.0
+
+
+def add_render_verb(verbs: "Subparsers") -> None:
+    """Add `store render`."""
+    purpose = "make a store of conversations, by the model's own chat template"
+    parser = verbs.add_parser("render", help=purpose, description=purpose)
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="file or directory of JSON Lines, Parquet or Arrow")
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="DIR", help="directory of the tokenizer")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="STORE", help="directory to make; appears when it is whole"
+    )
+    parser.add_argument(
+        "--family", default="auto", help="auto, template, or a family of the renderers package, for instance qwen3"
+    )
+    parser.add_argument(
+        "--roles",
+        default="assistant",
+        type=_roles,
+        metavar="ROLE,…",
+        help="whose words are targets (default assistant)",
+    )
+    parser.add_argument("--train-on", default="all", choices=("all", "last"), help="all assistant turns, or the last")
+    parser.add_argument("--max-length", type=int, metavar="N", help="cut samples to N tokens; absent: write them whole")
+    parser.add_argument(
+        "--on-error",
+        default="stop",
+        choices=("stop", "collect"),
+        help="stop at a bad row, or collect bad rows with reasons",
+    )
+    parser.add_argument("--processes", type=int, metavar="N", help="processes that render (default: one a core)")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
+    parser.set_defaults(handler=_render)
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    from dataserver.render import LocalEngine, render_store
+    from dataserver.render.options import render_options
+
+    options = render_options(
+        tokenizer=arguments.tokenizer, family=arguments.family, roles=arguments.roles, train_on=arguments.train_on,
+        max_length=arguments.max_length, on_error=arguments.on_error,
+    )  # fmt: skip
+    with _Rate() as rate:
+        report = render_store(
+            arguments.source, arguments.out, options, engine=LocalEngine(arguments.processes), progress=rate
+        )
+    if arguments.json:
+        print(json.dumps({**_counts(report), "store": str(arguments.out)}))
+    else:
+        _print_report(report, arguments.out)
+    return 0
+
+
+def _counts(report: "PartReport") -> dict[str, object]:
+    return {
+        "rows": report.rows, "samples": report.samples, "tokens": report.tokens, "targets": report.targets,
+        "cut_tokens": report.cut_tokens, "dropped": dict(report.dropped), "rejects": report.rejected,
+    }  # fmt: skip
+
+
+def _print_report(report: "PartReport", out: Path) -> None:
+    share = report.targets / max(report.tokens, 1)
+    print(f"{out}: {report.samples:,} samples of {report.rows:,} rows, {report.tokens:,} tokens, {share:.1%} targets")
+    for reason, count in sorted(report.dropped.items()):
+        print(f"  dropped {count:,}: {reason}")
+    if report.cut_tokens:
+        print(f"  cut off {report.cut_tokens:,} tokens")
+    if report.rejected:
+        print(f"  set aside {report.rejected:,} bad rows, with reasons in {out / '_rejects.jsonl'}")
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    from dataserver.render.options import Role
+
+    roles = tuple(role for role in text.split(",") if role)
+    for role in roles:
+        if role not in get_args(Role):
+            raise argparse.ArgumentTypeError(f"{role!r} is no role; there are {', '.join(get_args(Role))}")
+    return roles
+
+
+class _Rate:
+    """Rows and tokens a second, and the time left, on standard error."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._next = self._begun
+        self._first: tuple[int, int, int] | None = None
+        self._is_terminal = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int, report: "PartReport") -> None:
+        """Show how far it is, if it is time to. The first call tells what an earlier job left done."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (done, report.rows, report.tokens)
+            self._begun = now
+        if now < self._next and done < total:
+            return
+        seconds = max(now - self._begun, 1e-9)
+        chunks, rows, tokens = (
+            value - before for value, before in zip((done, report.rows, report.tokens), self._first, strict=True)
+        )
+        left = seconds * (total - done) / chunks if chunks else float("inf")
+        line = (
+            f"rendering: {done / max(total, 1):.0%}, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s, "
+            f"{left:.0f} s left"
+        )
+        print(
+            f"\r\033[K{line}" if self._is_terminal else line,
+            end="" if self._is_terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+        self._next = now + (0.2 if self._is_terminal else _LINE_EVERY_S)
+
+    def __enter__(self) -> "_Rate":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal and self._first is not None:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,124 @@
+"""A set of conversations made into a store: in parallel, resumable, whole or not there.
+
+    input ──> chunks ──engine──> parts in OUT.rendering-KEY ──> rename to OUT
+
+KEY names the input's contents, the tokenizer, the template, the options and the packages that render. A job that was
+killed finds its parts by it and goes on; another input or option never meets them.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import xxhash
+
+from dataserver.errors import InvalidConfigError
+from dataserver.render.options import RenderOptions
+from dataserver.render.part import PartReport, part_name, part_report
+from dataserver.render.rows import Chunk, Input, chunks_of, find_input
+from dataserver.render.tokenizer import render_key
+
+REPORT: Final = "_render.json"
+REJECTS: Final = "_rejects.jsonl"
+
+_READ_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What an engine renders: `chunks` of the input into parts in `directory`."""
+
+    source: Input
+    chunks: tuple[Chunk, ...]
+    options: RenderOptions
+    directory: Path
+
+
+class Engine(Protocol):
+    """Renders chunks somewhere, and yields each one's number and report as it is done, in any order."""
+
+    def __call__(self, work: Work) -> Iterator[tuple[int, PartReport]]:
+        """Raises `StoreRefusedError` for a bad row that is not to be collected."""
+
+
+# Chunks done, chunks in all, and what the done ones gave.
+ReportProgress = Callable[[int, int, PartReport], None]
+
+
+def render_store(
+    source: Path, out: Path, options: RenderOptions, *, engine: Engine, progress: ReportProgress
+) -> PartReport:
+    """Render the conversations at `source` into the store `out`; returns the counts.
+
+    A store that is there already, of the same key, is left alone. Raises `StoreRefusedError` for a bad row,
+    `InvalidConfigError` where something else stands at `out`.
+    """
+    conversations = find_input(source)
+    key = job_key(conversations, options)
+    if (done := _finished(out, key)) is not None:
+        return done
+    directory = out.with_name(f"{out.name}.rendering-{key}")
+    directory.mkdir(parents=True, exist_ok=True)
+    chunks = chunks_of(conversations)
+    reports = {chunk.number: found for chunk in chunks if (found := part_report(directory, chunk.number)) is not None}
+    total = PartReport()
+    for report in reports.values():
+        total.add(report)
+    progress(len(reports), len(chunks), total)
+    left = tuple(chunk for chunk in chunks if chunk.number not in reports)
+    work = Work(source=conversations, chunks=left, options=options, directory=directory)
+    for number, report in engine(work) if left else ():
+        reports[number] = report
+        total.add(report)
+        progress(len(reports), len(chunks), total)
+    return _finish(directory, out, key, [reports[chunk.number] for chunk in chunks])
+
+
+def job_key(source: Input, options: RenderOptions) -> str:
+    """XXH3-128, in hex, of the input's names and bytes and of all that decides how they are rendered."""
+    digest = xxhash.xxh3_128(render_key(options).encode())
+    for path in source.paths:
+        digest.update(path.encode())
+        with (source.directory / path).open("rb") as file:
+            while read := file.read(_READ_BYTES):
+                digest.update(read)
+    return digest.hexdigest()
+
+
+def _finished(out: Path, key: str) -> PartReport | None:
+    """The counts of a store of this key at `out`; None where nothing is. Raises `InvalidConfigError` for another."""
+    if not out.exists():
+        return None
+    try:
+        content = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        if content["key"] == key:
+            return PartReport.from_json(json.dumps(content["counts"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InvalidConfigError(
+        f"'{out}' is there already, and was not rendered from this input with these options: name another --out, "
+        "or remove it"
+    )
+
+
+def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport]) -> PartReport:
+    """Make the directory of parts the store: what is no data goes, then it is renamed in one step."""
+    total = PartReport()
+    for report in reports:
+        total.add(report)
+    with (directory / REJECTS).open("w", encoding="utf-8") as file:
+        for reject in total.rejects:
+            file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+    for number in range(len(reports)):
+        (directory / part_name(number)).with_suffix(".json").unlink()
+    for left in directory.glob("*.tmp"):
+        left.unlink()
+    counts = {**asdict(total), "rejects": []}
+    (directory / REPORT).write_text(json.dumps({"key": key, "counts": counts}, indent=1), encoding="utf-8")
+    directory.rename(out)
+    for stale in out.parent.glob(f"{out.name}.rendering-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    return total

@@ -1,0 +1,59 @@
+"""The engine of one machine: a process a core, each with a renderer of its own."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+
+from dataserver.render.job import Work
+from dataserver.render.options import RenderOptions
+from dataserver.render.part import PartReport, render_part
+from dataserver.render.rows import Chunk, Input
+from dataserver.render.sample import Renderer
+from dataserver.render.tokenizer import open_renderer
+
+# Chunks that wait for a process each: enough that none idles, few enough that an error ends the job soon.
+_QUEUED = 2
+
+_renderer: Renderer
+_options: RenderOptions
+
+
+class LocalEngine:
+    """See `job.Engine`."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        self._processes = processes or len(os.sched_getaffinity(0))
+
+    def __call__(self, work: Work) -> Iterator[tuple[int, PartReport]]:
+        """See `job.Engine`."""
+        processes = min(self._processes, len(work.chunks))
+        # Spawned: tokenizers have threads of their own, which do not survive a fork.
+        pool = ProcessPoolExecutor(
+            processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(work.options,)
+        )
+        chunks = iter(work.chunks)
+        under_way: dict[Future[PartReport], int] = {}
+        try:
+            while True:
+                while len(under_way) < processes * _QUEUED and (chunk := next(chunks, None)) is not None:
+                    under_way[pool.submit(_render, work.source, chunk, work.directory)] = chunk.number
+                if not under_way:
+                    return
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield under_way.pop(future), future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin(options: RenderOptions) -> None:
+    global _renderer, _options
+    # One thread a process: the processes share the cores.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _options, _renderer = options, open_renderer(options)
+
+
+def _render(source: Input, chunk: Chunk, directory: Path) -> PartReport:
+    return render_part(source, chunk, renderer=_renderer, options=_options, directory=directory)
