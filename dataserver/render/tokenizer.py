@@ -42,15 +42,7 @@ def render_key(options: RenderOptions) -> str:
 
 def open_renderer(options: RenderOptions) -> Renderer:
     """The renderer for the tokenizer in the options. Raises `InvalidConfigError` where none is right."""
-    _files(options.tokenizer)
-    try:
-        from transformers import AutoTokenizer  # noqa: PLC0415 - slow to import, and not installed with every server
-    except ImportError as error:
-        raise InvalidConfigError("rendering needs more packages: pip install 'dataserver[render]'") from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=False, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidConfigError(f"no tokenizer can be loaded from '{options.tokenizer}' ({error})") from error
+    tokenizer = load_tokenizer(options.tokenizer)
     if options.family != "template" and (family := family_of(tokenizer, options)) is not None:
         return family
     if not getattr(tokenizer, "is_fast", False):
@@ -60,6 +52,19 @@ def open_renderer(options: RenderOptions) -> Renderer:
             f"the tokenizer in '{options.tokenizer}' has no chat template: put a chat_template.jinja beside it"
         )
     return TemplateRenderer(tokenizer, options, _stop_ids(tokenizer, options.tokenizer))
+
+
+def load_tokenizer(directory: Path) -> Tokenizer:
+    """The tokenizer in `directory`, which runs no code of its own and fetches nothing; raises `InvalidConfigError`."""
+    _files(directory)
+    try:
+        from transformers import AutoTokenizer  # noqa: PLC0415 - slow to import, and not installed with every server
+    except ImportError as error:
+        raise InvalidConfigError("rendering needs more packages: pip install 'dataserver[render]'") from error
+    try:
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidConfigError(f"no tokenizer can be loaded from '{directory}' ({error})") from error
 
 
 def _files(directory: Path) -> list[Path]:
