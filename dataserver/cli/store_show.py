@@ -28,7 +28,7 @@ def add_show_verb(verbs: "Subparsers") -> None:
     add_store_arguments(parser)
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="DIR", help="directory of the tokenizer")
     parser.add_argument(
-        "--row", type=int, action="append", metavar="N", help=f"row to show, again for more (first {_SHOWN})"
+        "--row", type=int, action="append", metavar="N", help="row to show; again for more (default: the first 3)"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page instead")
     parser.set_defaults(handler=_show)
