@@ -45,7 +45,7 @@ def test_imports_obey_the_rules() -> None:
         ("trainer/helpers.py", "", "The trainer's imports point down"),
         ("trainer/config.py", "import trainer.optim", "The trainer's imports point down"),
         ("trainer/checkpoint.py", "import torch", "configuration and checkpoints are read"),
-        ("dataserver/batching/table.py", "import pyarrow", "Arrow is read in stores and written by what makes them only"),
+        ("dataserver/batching/table.py", "import pyarrow", "Arrow is spoken in stores and what makes them only"),
         ("dataserver/streaming/__init__.py", "import sqlalchemy", "SQL is spoken in the ledger only"),
         ("dataserver/stores/__init__.py", "import grpc", "gRPC is spoken at the edges only"),
     ],
