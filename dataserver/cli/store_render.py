@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from dataserver.errors import InvalidConfigError
+
 if TYPE_CHECKING:
+    from dataserver.render.job import Engine
     from dataserver.render.part import PartReport
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -42,13 +45,15 @@ def add_render_verb(verbs: "Subparsers") -> None:
         choices=("stop", "collect"),
         help="stop at a bad row, or collect bad rows with reasons",
     )
+    parser.add_argument("--engine", default="local", choices=("local", "ray"), help="this machine, or a Ray cluster")
+    parser.add_argument("--address", metavar="HOST:PORT", help="the cluster's head; absent: a cluster of this machine")
     parser.add_argument("--processes", type=int, metavar="N", help="processes that render (default: one a core)")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.set_defaults(handler=_render)
 
 
 def _render(arguments: argparse.Namespace) -> int:
-    from dataserver.render import LocalEngine, render_store
+    from dataserver.render import render_store
     from dataserver.render.options import render_options
 
     options = render_options(
@@ -56,14 +61,23 @@ def _render(arguments: argparse.Namespace) -> int:
         max_length=arguments.max_length, on_error=arguments.on_error,
     )  # fmt: skip
     with _Rate() as rate:
-        report = render_store(
-            arguments.source, arguments.out, options, engine=LocalEngine(arguments.processes), progress=rate
-        )
+        report = render_store(arguments.source, arguments.out, options, engine=_engine(arguments), progress=rate)
     if arguments.json:
         print(json.dumps({**_counts(report), "store": str(arguments.out)}))
     else:
         _print_report(report, arguments.out)
     return 0
+
+
+def _engine(arguments: argparse.Namespace) -> "Engine":
+    from dataserver.render import LocalEngine
+    from dataserver.render.on_ray import RayEngine
+
+    if arguments.engine == "ray":
+        return RayEngine(arguments.address, arguments.processes)
+    if arguments.address is not None:
+        raise InvalidConfigError(f"--address {arguments.address} is for --engine ray; this machine needs none")
+    return LocalEngine(arguments.processes)
 
 
 def _counts(report: "PartReport") -> dict[str, object]:

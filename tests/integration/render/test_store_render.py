@@ -188,3 +188,15 @@ def test_samples_are_cut_to_the_head_and_counted(rows, store, chatml, tmp_path):
     assert report.dropped == ({"target_cut_off": len(whole) - len(kept)} if len(whole) > len(kept) else {})
     assert report.tokens == sum(len(ids) for ids, _ in kept)
     assert report.cut_tokens == sum(len(ids) - 40 for ids, mask in whole if any(mask[1:40]) and len(ids) > 40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_ray_cluster_gives_the_same_bytes_and_the_same_refusals(rows, store, chatml, tmp_path):
+    source = write_lines(tmp_path / "chats.jsonl", rows)
+    words = ("--tokenizer", chatml, "--engine", "ray", "--processes", 2)
+    render(source, *words, "--out", tmp_path / "again")
+    assert digests(tmp_path / "again") == digests(store)
+    bad = write_lines(tmp_path / "bad.jsonl", [*rows[:10], {"messages": "hi"}])
+    refusal = render(bad, *words, "--out", tmp_path / "bad", fails=True)
+    assert "File 'bad.jsonl', row 10: 'messages' is text, not a list of messages." in refusal.stderr
