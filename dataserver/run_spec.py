@@ -10,6 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from dataserver.weighting import DEFAULT_STOPPING, DEFAULT_UNIT, Stopping, WeightUnit, check_weights
+
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 # Counter-based permutations mix two halves of a row number; see `sampling.permutation`.
@@ -28,6 +30,13 @@ class Shuffle(StrEnum):
 
     SEQUENTIAL = "sequential"
     FULL = "full"
+    BLOCK = "block"
+    CUSTOM = "custom"
+
+
+# Blocks whose rows are shuffled together: so many make a window a fair sample of its store
+# (a composition variance of 1.5 times that of a full shuffle), and fit a cache.
+DEFAULT_BLOCK_WINDOW = 64
 
 
 class LongRows(StrEnum):
@@ -72,17 +81,32 @@ class Source(Spec):
 
     store: str = Field(min_length=1)
     """Name of the store on the server."""
+    weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Share in the mixture, relative to the other sources' weights: give all of them one, or none. 0 turns the source
+    off. Without weights every row of every source comes once an epoch."""
 
 
 class OrderSpec(Spec):
     """What decides the order of samples."""
 
     sources: tuple[Source, ...] = Field(min_length=1)
-    """The stores, in a fixed order. Every row of each comes once an epoch."""
+    """The stores, in a fixed order."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """Seed of every permutation."""
     shuffle: Shuffle = Shuffle.FULL
-    """`full`: one permutation of all rows per epoch. `sequential`: store order."""
+    """`full`: one permutation of all rows per epoch. `block`: rows are mixed within windows of row groups, each of
+    which is read once an epoch. `sequential`: store order. `custom`: what `sampler` says."""
+    block_window: int = Field(default=DEFAULT_BLOCK_WINDOW, ge=1, le=65536)
+    """Blocks (row groups, record batches) of a window of `block`; the cache should hold as many, decoded."""
+    sampler: str = ""
+    """Name of the sampler of `custom`: an entry point of the group `dataserver.samplers` on the server."""
+    weight_unit: WeightUnit = DEFAULT_UNIT
+    """What the weights are shares of: `samples`, or `tokens` as they are served."""
+    stopping: Stopping = DEFAULT_STOPPING
+    """When an epoch of weighted sources ends. `first_exhausted`: with the first source whose rows are all drawn.
+    `all_exhausted`: with the last one, while the others repeat, shuffled anew.
+    `all_exhausted_without_replacement`: the same, but a source that is exhausted stays out. `with_replacement`: rows
+    are drawn independently of each other, as many an epoch as there are."""
     max_length: int = Field(ge=2, le=MAX_MICRO_BATCH_TOKENS)
     """Longest sample that is served, in tokens."""
     long_rows: LongRows = LongRows.TRUNCATE
@@ -94,6 +118,29 @@ class OrderSpec(Spec):
         names = [source.store for source in self.sources]
         if len(set(names)) != len(names):
             raise ValueError(f"sources name a store twice: {names}")
+        return self
+
+    @property
+    def weighted(self) -> bool:
+        """Whether sources are drawn by weight, and not united."""
+        return self.sources[0].weight is not None
+
+    @model_validator(mode="after")
+    def _weights_agree(self) -> Self:
+        check_weights([source.weight for source in self.sources], self.weight_unit, self.stopping)
+        return self
+
+    @model_validator(mode="after")
+    def _shuffle_agrees(self) -> Self:
+        if (self.shuffle is Shuffle.CUSTOM) != bool(self.sampler):
+            raise ValueError(f"sampler = {self.sampler!r} with shuffle = {self.shuffle}: `custom` and no other has one")
+        if self.shuffle is not Shuffle.BLOCK and self.block_window != DEFAULT_BLOCK_WINDOW:
+            raise ValueError(f"block_window = {self.block_window} is for shuffle = block, not for {self.shuffle}")
+        if self.stopping is Stopping.WITH_REPLACEMENT and self.shuffle is not Shuffle.FULL:
+            raise ValueError(
+                f"stopping = with_replacement draws rows independently of each other: shuffle = {self.shuffle} has "
+                "nothing to order; use `full`"
+            )
         return self
 
 

@@ -9,9 +9,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from dataserver.run_spec import OrderSpec
+from dataserver.run_spec import OrderSpec, Shuffle
 
-ORDER_VERSION = 2
+ORDER_VERSION = 3
 """Raise it with any change of which sample stands at which position: of `sampling`, or of which rows a store keeps.
 
 It is part of the order fingerprint, so checkpoints of another version are refused."""
@@ -21,25 +21,32 @@ PLANNER_VERSION = 6
 
 It is part of the plan digest, the seal and the deal. Checkpoints of another version go on, except inside a window."""
 
-_FIELDS = ("sources", "stores", "seed", "shuffle", "max_length", "long_rows", "stages", "code")
+_FIELDS = ("sources", "stores", "weights", "seed", "shuffle", "max_length", "long_rows", "stages", "code")
 _WHOLE_DIGITS = 32
 _FIELD_DIGITS = 6
 
 
 def order_fingerprint(
-    order: OrderSpec, store_fingerprints: Sequence[str], *, before: str = "", first_step: int = 1
+    order: OrderSpec,
+    store_fingerprints: Sequence[str],
+    *,
+    sampler: str = "",
+    before: str = "",
+    first_step: int = 1,
 ) -> str:
     """One line that is equal for equal orders: `<32 hex of the whole>-<6 hex for each field>`.
 
-    `store_fingerprints` are those of `order.sources`, in that order. A later stage of a run begins at
+    `store_fingerprints` are those of `order.sources`, in that order. `sampler`: distribution and version of the one
+    that `order` names. A later stage of a run begins at
     `first_step`, and `before` is the fingerprint of the stage before it: so a stage's covers all stages up to it.
     The short digests serve `differing_fields` only.
     """
     values = (
         [source.store for source in order.sources],
         list(store_fingerprints),
+        [[source.weight for source in order.sources], order.weight_unit, order.stopping] if order.weighted else [],
         order.seed,
-        order.shuffle.value,
+        _shuffle(order, sampler),
         order.max_length,
         order.long_rows.value,
         [before, first_step],
@@ -47,6 +54,12 @@ def order_fingerprint(
     )
     fields = dict(zip(_FIELDS, values, strict=True))
     return f"{_digest(fields, _WHOLE_DIGITS)}-" + "".join(_digest(fields[name], _FIELD_DIGITS) for name in _FIELDS)
+
+
+def _shuffle(order: OrderSpec, sampler: str) -> list[str | int]:
+    if order.shuffle is Shuffle.BLOCK:
+        return [order.shuffle, order.block_window]
+    return [order.shuffle, order.sampler, sampler] if order.shuffle is Shuffle.CUSTOM else [order.shuffle]
 
 
 def differing_fields(a: str, b: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import OutOfRangeError
+from dataserver.sampling.hashing import mixed
 from dataserver.sampling.permutation import Permutation
 
 
@@ -45,6 +46,19 @@ class Shuffled:
     def rows(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `Permutation`."""
         return Permutation(self.size, self.seed, epoch)(positions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Independent:
+    """Each position any row, independently of the others: no bijection, rows repeat within an epoch."""
+
+    size: int
+    seed: int
+
+    def rows(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A hash of epoch and position, modulo the rows: below 2^40 of them, none is likelier by 2^-24 of itself."""
+        values = mixed(positions.astype(np.uint64), derived_seed(self.seed, "independent", epoch))
+        return (values % np.uint64(max(1, self.size))).astype(np.int64)
 
 
 def derived_seed(seed: int, *purpose: str | int) -> int:

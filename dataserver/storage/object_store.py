@@ -96,10 +96,7 @@ class ObjectStorage:
                     "read_timeout": timedelta(seconds=self._policy.stall_s),
                     "timeout": timedelta(seconds=self._policy.deadline_s),
                 }
-                try:
-                    self._store = self._connect(timeouts, {"max_retries": 0})
-                except (BaseError, ValueError) as error:
-                    raise RejectedError(str(error).partition("\n")[0]) from None
+                self._store = self._connect(timeouts, {"max_retries": 0})
             return self._store
 
     def _renew(self, generation: int) -> None:
@@ -170,7 +167,7 @@ def _faults_told() -> Iterator[None]:
 def _fault(error: Exception) -> StorageFaultError:
     status, code = _answer(error)
     told = _described(error)
-    if code in _EXPIRED or status in {401, 403}:
+    if code in _EXPIRED:
         return DeniedError(told)
     if status == 404:
         return MissingError(told)

@@ -75,6 +75,14 @@ class ShardRows:
             skipped = None if offsets is None else offsets[at]
             yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
 
+    def block_begins(self) -> NDArray[np.int64]:
+        """The first row of each block of the store, and the number of rows, int64[b + 1]."""
+        parts = [
+            begin + blocks.row_begins[:-1]
+            for begin, blocks in zip(self._shard_begins.tolist(), self._tables.blocks, strict=False)
+        ]
+        return np.concatenate([*parts, self._shard_begins[-1:]])
+
     def check_unchanged(self) -> None:
         """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
         if not self._files.watched:

@@ -107,6 +107,11 @@ class StoreView:
             )
         return rows if self._kept is None else self._kept[rows]
 
+    def block_rows(self) -> NDArray[np.int64]:
+        """How many rows are served of each block (record batch, row group) of the store, int64[b], in store order."""
+        begins = self._shard_rows.block_begins()
+        return np.diff(begins if self._kept is None else np.searchsorted(self._kept, begins))
+
     def lengths(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens served of each row, int64[n]."""
         return self._served(rows, self.store_rows(rows))

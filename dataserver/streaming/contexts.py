@@ -18,6 +18,7 @@ from dataserver.sampling.union import plain_union
 from dataserver.stores import Store, StoreView
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.once import Once
+from dataserver.streaming.samplers import sampler_of
 from dataserver.streaming.threads import Threads
 
 # Orders whose tables are kept. A table holds a few bytes per row at most.
@@ -125,10 +126,12 @@ def build_context(order: OrderSpec, catalog: StoreCatalog, most_samples: int | N
     stores = tuple(catalog.get(source.store) for source in order.sources)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
     table = SourceTable(views, max(store.token_bytes for store in stores))
-    samples = sample_order(order, views)
+    sampler = sampler_of(order)
+    samples = sample_order(order, views, sampler=sampler)
     if most_samples is not None:
         samples = plain_union(tuple(min(size, most_samples) for size in table.sizes), order.seed, order.shuffle)
-    fingerprint = order_fingerprint(order, [store.fingerprint for store in stores])
+    identity = sampler.identity if sampler else ""
+    fingerprint = order_fingerprint(order, [store.fingerprint for store in stores], sampler=identity)
     return RunContext(
         order=order,
         stores=stores,

@@ -7,11 +7,27 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class WeightUnit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WEIGHT_UNIT_UNSPECIFIED: _ClassVar[WeightUnit]
+    WEIGHT_UNIT_SAMPLES: _ClassVar[WeightUnit]
+    WEIGHT_UNIT_TOKENS: _ClassVar[WeightUnit]
+
+class Stopping(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STOPPING_UNSPECIFIED: _ClassVar[Stopping]
+    STOPPING_FIRST_EXHAUSTED: _ClassVar[Stopping]
+    STOPPING_ALL_EXHAUSTED: _ClassVar[Stopping]
+    STOPPING_ALL_EXHAUSTED_WITHOUT_REPLACEMENT: _ClassVar[Stopping]
+    STOPPING_WITH_REPLACEMENT: _ClassVar[Stopping]
+
 class Shuffle(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SHUFFLE_UNSPECIFIED: _ClassVar[Shuffle]
     SHUFFLE_SEQUENTIAL: _ClassVar[Shuffle]
     SHUFFLE_FULL: _ClassVar[Shuffle]
+    SHUFFLE_BLOCK: _ClassVar[Shuffle]
+    SHUFFLE_CUSTOM: _ClassVar[Shuffle]
 
 class LongRows(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -29,9 +45,19 @@ class PackingPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PACKING_POLICY_COST_BALANCED: _ClassVar[PackingPolicy]
     PACKING_POLICY_SEQUENTIAL: _ClassVar[PackingPolicy]
     PACKING_POLICY_NONE: _ClassVar[PackingPolicy]
+WEIGHT_UNIT_UNSPECIFIED: WeightUnit
+WEIGHT_UNIT_SAMPLES: WeightUnit
+WEIGHT_UNIT_TOKENS: WeightUnit
+STOPPING_UNSPECIFIED: Stopping
+STOPPING_FIRST_EXHAUSTED: Stopping
+STOPPING_ALL_EXHAUSTED: Stopping
+STOPPING_ALL_EXHAUSTED_WITHOUT_REPLACEMENT: Stopping
+STOPPING_WITH_REPLACEMENT: Stopping
 SHUFFLE_UNSPECIFIED: Shuffle
 SHUFFLE_SEQUENTIAL: Shuffle
 SHUFFLE_FULL: Shuffle
+SHUFFLE_BLOCK: Shuffle
+SHUFFLE_CUSTOM: Shuffle
 LONG_ROWS_UNSPECIFIED: LongRows
 LONG_ROWS_TRUNCATE: LongRows
 LONG_ROWS_DROP: LongRows
@@ -55,24 +81,34 @@ class RunSpec(_message.Message):
     def __init__(self, order: _Optional[_Union[OrderSpec, _Mapping]] = ..., batch: _Optional[_Union[BatchSpec, _Mapping]] = ..., vocab_size: _Optional[int] = ...) -> None: ...
 
 class OrderSpec(_message.Message):
-    __slots__ = ("sources", "seed", "shuffle", "max_length", "long_rows")
+    __slots__ = ("sources", "seed", "shuffle", "max_length", "long_rows", "block_window", "sampler", "weight_unit", "stopping")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     SHUFFLE_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
     LONG_ROWS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    SAMPLER_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_UNIT_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedCompositeFieldContainer[Source]
     seed: int
     shuffle: Shuffle
     max_length: int
     long_rows: LongRows
-    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., seed: _Optional[int] = ..., shuffle: _Optional[_Union[Shuffle, str]] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ...) -> None: ...
+    block_window: int
+    sampler: str
+    weight_unit: WeightUnit
+    stopping: Stopping
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., seed: _Optional[int] = ..., shuffle: _Optional[_Union[Shuffle, str]] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ..., block_window: _Optional[int] = ..., sampler: _Optional[str] = ..., weight_unit: _Optional[_Union[WeightUnit, str]] = ..., stopping: _Optional[_Union[Stopping, str]] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("store",)
+    __slots__ = ("store", "weight")
     STORE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
     store: str
-    def __init__(self, store: _Optional[str] = ...) -> None: ...
+    weight: float
+    def __init__(self, store: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class BatchSpec(_message.Message):
     __slots__ = ("step_tokens", "step_samples", "step_rounds", "micro_batch_tokens", "policy", "alignment", "lookahead_steps", "max_steps", "max_epochs", "cost_linear", "cost_quadratic", "pad_to")

@@ -13,6 +13,7 @@ from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, PackingPolicy, RunSpec, Shuffle, Spec
 from dataserver.v1 import cursor_pb2, run_spec_pb2
+from dataserver.weighting import Stopping, WeightUnit
 
 NamedT = TypeVar("NamedT", bound=StrEnum)
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -20,6 +21,18 @@ SpecT = TypeVar("SpecT", bound=Spec)
 _SHUFFLES = {
     Shuffle.SEQUENTIAL: run_spec_pb2.SHUFFLE_SEQUENTIAL,
     Shuffle.FULL: run_spec_pb2.SHUFFLE_FULL,
+    Shuffle.BLOCK: run_spec_pb2.SHUFFLE_BLOCK,
+    Shuffle.CUSTOM: run_spec_pb2.SHUFFLE_CUSTOM,
+}
+_WEIGHT_UNITS = {
+    WeightUnit.SAMPLES: run_spec_pb2.WEIGHT_UNIT_SAMPLES,
+    WeightUnit.TOKENS: run_spec_pb2.WEIGHT_UNIT_TOKENS,
+}
+_STOPPINGS = {
+    Stopping.FIRST_EXHAUSTED: run_spec_pb2.STOPPING_FIRST_EXHAUSTED,
+    Stopping.ALL_EXHAUSTED: run_spec_pb2.STOPPING_ALL_EXHAUSTED,
+    Stopping.ALL_EXHAUSTED_WITHOUT_REPLACEMENT: run_spec_pb2.STOPPING_ALL_EXHAUSTED_WITHOUT_REPLACEMENT,
+    Stopping.WITH_REPLACEMENT: run_spec_pb2.STOPPING_WITH_REPLACEMENT,
 }
 _LONG_ROWS = {
     LongRows.TRUNCATE: run_spec_pb2.LONG_ROWS_TRUNCATE,
@@ -131,23 +144,37 @@ def run_spec_from_proto(message: run_spec_pb2.RunSpec) -> RunSpec:
 def order_spec_to_proto(order: OrderSpec) -> run_spec_pb2.OrderSpec:
     """Write an order spec as its message."""
     return run_spec_pb2.OrderSpec(
-        sources=[run_spec_pb2.Source(store=source.store) for source in order.sources],
+        sources=[run_spec_pb2.Source(store=source.store, weight=source.weight) for source in order.sources],
         seed=order.seed,
         shuffle=_SHUFFLES[order.shuffle],
         max_length=order.max_length,
         long_rows=_LONG_ROWS[order.long_rows],
+        block_window=order.block_window if order.shuffle is Shuffle.BLOCK else 0,
+        sampler=order.sampler,
+        weight_unit=_WEIGHT_UNITS[order.weight_unit] if order.weighted else run_spec_pb2.WEIGHT_UNIT_UNSPECIFIED,
+        stopping=_STOPPINGS[order.stopping] if order.weighted else run_spec_pb2.STOPPING_UNSPECIFIED,
     )
 
 
 def order_spec_from_proto(message: run_spec_pb2.OrderSpec) -> OrderSpec:
     """Read an order spec."""
     fields = {
-        "sources": tuple({"store": source.store} for source in message.sources),
+        "sources": tuple(
+            {"store": source.store, "weight": source.weight if source.HasField("weight") else None}
+            for source in message.sources
+        ),
         "seed": message.seed,
         "shuffle": _named(_SHUFFLES, message.shuffle, "shuffle"),
         "max_length": message.max_length,
         "long_rows": _named(_LONG_ROWS, message.long_rows, "long_rows"),
+        "sampler": message.sampler,
     }
+    if message.block_window:
+        fields["block_window"] = message.block_window
+    if message.weight_unit:
+        fields["weight_unit"] = _named(_WEIGHT_UNITS, message.weight_unit, "weight_unit")
+    if message.stopping:
+        fields["stopping"] = _named(_STOPPINGS, message.stopping, "stopping")
     return _validated(OrderSpec, fields)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ from dataserver.planning.fingerprint import ORDER_VERSION, PLANNER_VERSION, orde
 from dataserver.planning.plan import EndOfRun, TextOnly
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
+from dataserver.sampling.build import sample_order
 from dataserver.sampling.order import Place, Samples
-from dataserver.sampling.union import plain_union
 
 PATH = Path(__file__).with_name("plans.json")
 
 QWEN3_600M = {"cost_linear": 1_133_248_512, "cost_quadratic": 114_688}
 
-# name -> (sizes of the sources, shuffle, batch spec, data-parallel size of each step)
-CASES: dict[str, tuple[tuple[int, ...], Shuffle, dict[str, Any], tuple[int, ...]]] = {
+# name -> (sizes of the sources, shuffle or fields of the order spec with `weights`, batch spec,
+# data-parallel size of each step)
+CASES: dict[str, tuple[tuple[int, ...], Shuffle | dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
     "tokens, one rank": ((1000,), Shuffle.FULL, {"step_tokens": 8192}, (1, 1, 1)),
     "tokens, sequential, three sources": ((40, 0, 60), Shuffle.SEQUENTIAL, {"step_tokens": 20_000}, (2, 3, 4)),
     "samples over epochs": ((7, 5), Shuffle.FULL, {"step_samples": 9, "max_epochs": 3}, (2,) * 5),
@@ -54,6 +56,31 @@ CASES: dict[str, tuple[tuple[int, ...], Shuffle, dict[str, Any], tuple[int, ...]
         (4, 4),
     ),
     "none": ((100,), Shuffle.FULL, {"step_samples": 10, "policy": "none"}, (4, 4)),
+    "blocks": ((700, 0, 2300), {"shuffle": "block", "block_window": 8}, {"step_tokens": 65_536}, (8, 8)),
+    "weighted samples": (
+        (700, 50, 2300),
+        {"weights": (0.5, 0.2, 0.3), "stopping": "first_exhausted"},
+        {"step_samples": 100},
+        (4, 4),
+    ),
+    "weighted tokens": (
+        (700, 0, 2300),
+        {"weights": (1, 0, 2), "weight_unit": "tokens"},
+        {"step_tokens": 65_536},
+        (4, 8),
+    ),
+    "weighted blocks, each row once": (
+        (700, 50, 0),
+        {"weights": (1, 1, 1), "stopping": "all_exhausted_without_replacement", "shuffle": "block", "block_window": 4},
+        {"step_samples": 100, "lookahead_steps": 2},
+        (2, 2, 4),
+    ),
+    "with replacement": (
+        (700, 50),
+        {"weights": (3, 1), "stopping": "with_replacement"},
+        {"step_samples": 100},
+        (1, 1),
+    ),
     "a billion rows": ((10**9, 10**8), Shuffle.FULL, {"step_tokens": 65_536}, (8, 8)),
 }
 
@@ -97,11 +124,29 @@ def faults(recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> list[str
     return found
 
 
-def _case(sizes: tuple[int, ...], shuffle: Shuffle, spec: dict[str, Any], ranks: tuple[int, ...]) -> dict[str, Any]:
-    sources = tuple(Source(store=f"store-{number}") for number in range(len(sizes)))
-    order_spec = OrderSpec(sources=sources, seed=20, shuffle=shuffle, max_length=2049)
+@dataclass(frozen=True)
+class Rows:
+    """What an order knows of a source: blocks of 16 rows, and a mean length that its rows do not have."""
+
+    rows: int
+
+    @property
+    def kept_tokens(self) -> int:
+        return self.rows * 100 + 3 * self.rows % 1000
+
+    def block_rows(self) -> np.ndarray:
+        return np.array([16] * (self.rows // 16) + [self.rows % 16], dtype=np.int64)
+
+
+def _case(
+    sizes: tuple[int, ...], kind: Shuffle | dict[str, Any], spec: dict[str, Any], ranks: tuple[int, ...]
+) -> dict[str, Any]:
+    fields = dict(kind) if isinstance(kind, dict) else {"shuffle": kind}
+    weights = fields.pop("weights", [None] * len(sizes))
+    sources = tuple(Source(store=f"store-{number}", weight=weight) for number, weight in enumerate(weights))
+    order_spec = OrderSpec(sources=sources, seed=20, max_length=2049, **fields)
     fingerprint = order_fingerprint(order_spec, [f"{size:032x}" for size in sizes])
-    order = plain_union(sizes, order_spec.seed, shuffle)
+    order = sample_order(order_spec, [Rows(size) for size in sizes])
     planner = Planner.of_order(order, Table(sizes), fingerprint)
     batch = BatchSpec(**{"micro_batch_tokens": 4096} | spec)
     cursor, plans = planner.initial_cursor(), []

@@ -5,9 +5,17 @@ import pytest
 from dataserver.planning import fingerprint
 from dataserver.planning.fingerprint import differing_fields, order_fingerprint
 from dataserver.run_spec import LongRows, OrderSpec, Shuffle, Source
+from dataserver.weighting import Stopping, WeightUnit
 
 ORDER = OrderSpec(sources=(Source(store="chat"), Source(store="code")), seed=7, max_length=512)
+WEIGHTED = ORDER.model_copy(
+    update={"sources": (Source(store="chat", weight=1), Source(store="code", weight=2)), "shuffle": Shuffle.BLOCK}
+)
 STORES = ["a" * 32, "b" * 32]
+
+
+def weighted(*weights):
+    return tuple(Source(store=name, weight=weight) for name, weight in zip(("chat", "code"), weights, strict=True))
 
 
 def changed(**fields):
@@ -19,7 +27,9 @@ def changed(**fields):
     [
         (changed(seed=8), STORES, ("seed",)),
         (changed(shuffle=Shuffle.SEQUENTIAL), STORES, ("shuffle",)),
+        (changed(shuffle=Shuffle.BLOCK), STORES, ("shuffle",)),
         (changed(max_length=513), STORES, ("max_length",)),
+        (changed(sources=weighted(1, 1)), STORES, ("weights",)),
         (changed(long_rows=LongRows.DROP), STORES, ("long_rows",)),
         (changed(sources=(Source(store="chat"), Source(store="math"))), STORES, ("sources",)),
         (changed(sources=ORDER.sources[::-1]), STORES[::-1], ("sources", "stores")),
@@ -32,6 +42,31 @@ def test_every_field_counts_and_is_named(order, stores, fields):
     base, other = order_fingerprint(ORDER, STORES), order_fingerprint(order, stores)
     assert base[:32] != other[:32]
     assert differing_fields(base, other) == differing_fields(other, base) == fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "differ"),
+    [
+        ({"sources": weighted(1, 3)}, ("weights",)),
+        ({"weight_unit": WeightUnit.TOKENS}, ("weights",)),
+        ({"stopping": Stopping.FIRST_EXHAUSTED}, ("weights",)),
+        ({"block_window": 32}, ("shuffle",)),
+        ({"shuffle": Shuffle.CUSTOM, "sampler": "mine"}, ("shuffle",)),
+    ],
+)
+def test_whatever_moves_samples_counts_and_is_named(fields, differ):
+    base = order_fingerprint(WEIGHTED, STORES)
+    assert differing_fields(base, order_fingerprint(WEIGHTED.model_copy(update=fields), STORES)) == differ
+
+
+def test_another_version_of_a_sampler_is_another_order():
+    order = changed(shuffle=Shuffle.CUSTOM, sampler="mine")
+    old, new = (order_fingerprint(order, STORES, sampler=f"mine {version}") for version in ("1.0", "1.1"))
+    assert differing_fields(old, new) == ("shuffle",)
+
+
+def test_what_has_no_say_in_an_order_does_not_count():
+    assert order_fingerprint(ORDER, STORES) == order_fingerprint(changed(weight_unit=WeightUnit.TOKENS), STORES)
 
 
 def test_equal_orders_have_equal_fingerprints():
@@ -59,5 +94,5 @@ def test_what_is_no_fingerprint_differs_as_a_whole(text):
 
 def test_a_fingerprint_is_one_short_line_of_hex():
     whole, short = order_fingerprint(ORDER, STORES).split("-")
-    assert (len(whole), len(short)) == (32, 48)
+    assert (len(whole), len(short)) == (32, 54)
     assert int(whole + short, 16) > 0

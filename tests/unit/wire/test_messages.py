@@ -8,6 +8,7 @@ from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, PackingPolicy, RunSpec, Shuffle, Source
 from dataserver.v1 import cursor_pb2, run_spec_pb2
+from dataserver.weighting import Stopping, WeightUnit
 from dataserver.wire.messages import (
     batch_spec_from_proto,
     cursor_from_proto,
@@ -18,16 +19,28 @@ from dataserver.wire.messages import (
 
 optional_count = st.none() | st.integers(1, 2**40)
 
-orders = st.builds(
-    OrderSpec,
-    sources=st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True).map(
-        lambda names: tuple(Source(store=name) for name in names)
-    ),
-    seed=st.integers(0, 2**63 - 1),
-    shuffle=st.sampled_from(Shuffle),
-    max_length=st.integers(2, 64),
-    long_rows=st.sampled_from(LongRows),
-)
+
+@st.composite
+def order_specs(draw):
+    names = draw(st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True))
+    shuffle = draw(st.sampled_from(Shuffle))
+    fields = {"seed": st.integers(0, 2**63 - 1), "max_length": st.integers(2, 64)}
+    fields["long_rows"] = st.sampled_from(LongRows)
+    if shuffle is Shuffle.BLOCK:
+        fields["block_window"] = st.integers(1, 65536)
+    if shuffle is Shuffle.CUSTOM:
+        fields["sampler"] = st.text(min_size=1, max_size=9)
+    weights = [None] * len(names)
+    if draw(st.booleans()):
+        weights = draw(st.lists(st.floats(0.001, 1e6) | st.just(0.5), min_size=len(names), max_size=len(names)))
+        fields["weight_unit"] = st.sampled_from(WeightUnit)
+        fields["stopping"] = st.sampled_from(
+            [stopping for stopping in Stopping if shuffle is Shuffle.FULL or stopping is not Stopping.WITH_REPLACEMENT]
+        )
+    sources = tuple(Source(store=name, weight=weight) for name, weight in zip(names, weights, strict=True))
+    return OrderSpec(sources=sources, shuffle=shuffle, **{name: draw(value) for name, value in fields.items()})
+
+
 batches = st.builds(
     BatchSpec,
     step_samples=st.integers(1, 2**40),
@@ -42,7 +55,7 @@ batches = st.builds(
 )
 
 
-@given(st.builds(RunSpec, order=orders, batch=batches, vocab_size=optional_count))
+@given(st.builds(RunSpec, order=order_specs(), batch=batches, vocab_size=optional_count))
 def test_a_run_spec_survives_the_wire(spec):
     data = run_spec_to_proto(spec).SerializeToString()
     assert run_spec_from_proto(run_spec_pb2.RunSpec.FromString(data)) == spec
