@@ -60,6 +60,16 @@ def _check_given(path: object) -> object:
 GivenPath = Annotated[Path, BeforeValidator(_check_given)]
 
 
+def _path_or_url(text: object) -> object:
+    """A `Path`, unless `text` names a storage: such URLs are left as they are, which paths would not."""
+    if not isinstance(text, str) or "://" in text:
+        return text
+    return Path(str(_check_given(text)))
+
+
+PathOrUrl = Annotated[Path | str, BeforeValidator(_path_or_url)]
+
+
 class Settings(BaseModel):
     """Base of all settings: immutable, and an unknown field, an infinity or a NaN is an error."""
 
@@ -69,11 +79,14 @@ class Settings(BaseModel):
 class StoreConfig(Settings):
     """One store that the server owns."""
 
-    path: GivenPath
-    """A file, or a directory of files. Nothing outside is read, except what links to files inside lead to; the log
-    names each of those, and GetStore lists them."""
+    path: PathOrUrl
+    """A file, a directory of files, or a URL of either: `s3://`, `gs://`, `az://`, `hf://`, `file://`. Nothing outside
+    is read, except what links to files inside lead to; the log names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
+    storage: dict[str, str] = Field(default_factory=dict)
+    """Options of the storage behind a URL, such as an endpoint or a region. Credentials are none of them: they come
+    from the environment."""
 
 
 class TlsConfig(Settings):
@@ -101,6 +114,11 @@ class ServerConfig(Settings):
     block_cache_bytes: int = Field(default=2**30, ge=2**20)
     """Most bytes of decoded rows of Parquet and compressed Arrow, over all stores of a process, those being decoded
     included. A row group that takes more is refused."""
+    disk_cache_dir: GivenPath | None = None
+    """Directory of what was fetched from storages, which processes of one machine may share. Absent:
+    `~/.cache/dataserver/blocks` of the server's user."""
+    disk_cache_bytes: int = Field(default=2**35, ge=0)
+    """Most bytes in that directory, over all processes that share it. 0: nothing is kept on disk."""
     workers: int = Field(default=1, ge=1, le=256)
     """Processes that share the address and the ledger."""
     lease_s: float = Field(default=30.0, ge=1.0, le=86400.0)

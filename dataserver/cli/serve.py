@@ -13,7 +13,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("serve", help="serve stores", description=__doc__)
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help="configuration file")
     parser.add_argument(
-        "--store", action="append", default=[], metavar="NAME=PATH", help="a store to serve; may be repeated"
+        "--store",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="a store to serve, by path or URL; may be repeated",
     )
     parser.add_argument("--listen", metavar="HOST:PORT", help="address of the service; port 0 takes a free one")
     parser.add_argument("--metrics-listen", metavar="HOST:PORT", help="address of Prometheus' /metrics; '' for none")

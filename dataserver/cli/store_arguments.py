@@ -1,7 +1,6 @@
 """What the commands on stores share: which store, and how it is read."""
 
 import argparse
-from pathlib import Path
 
 from dataserver.cli.numbers import whole_number
 from dataserver.stores import LossMask
@@ -9,7 +8,7 @@ from dataserver.stores import LossMask
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the path of a store, and what decides which of its rows are served."""
-    parser.add_argument("path", type=Path, metavar="PATH", help="a file or a directory")
+    parser.add_argument("path", metavar="PATH", help="a file, a directory, or a URL of either")
     parser.add_argument(
         "--max-length", type=whole_number(1), metavar="N", help="longest sample served; default: the longest row"
     )

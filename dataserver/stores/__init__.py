@@ -12,7 +12,7 @@ A store is served with exactly the rows it holds, or refused with an error that 
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Shard
-from dataserver.stores.opening import open_store
+from dataserver.stores.opening import default_disk_cache_dir, open_store
 from dataserver.stores.schema import Column, LossMask
 from dataserver.stores.selection import Figures
 from dataserver.stores.store import Row, Store
@@ -29,5 +29,6 @@ __all__ = [
     "Shard",
     "Store",
     "StoreView",
+    "default_disk_cache_dir",
     "open_store",
 ]

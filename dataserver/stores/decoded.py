@@ -8,22 +8,29 @@ of what Arrow would hold.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
-from dataserver.stores.files import ByteSource
 from dataserver.stores.manifest import Manifest
-from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LossMask
+from dataserver.stores.schema import LossMask, served_columns
 from dataserver.stores.slices import Buffer, Slices, cut, gathered, grouped, ones
 from dataserver.stores.tables import Blocks
 
 if TYPE_CHECKING:
-    from dataserver.stores.formats import ShardFile
+    import pyarrow as pa
+
     from dataserver.stores.ragged import Ragged
+
+
+class BlockFile(Protocol):
+    """The file of one shard."""
+
+    def batches(self, block: int) -> Iterator["pa.RecordBatch"]:
+        """Record batches of one block, by its number."""
 
 
 class DecodedReader:
@@ -35,7 +42,7 @@ class DecodedReader:
     def __init__(
         self,
         *,
-        source: ByteSource,
+        file: BlockFile,
         number: int,
         manifest: Manifest,
         blocks: Blocks,
@@ -43,7 +50,7 @@ class DecodedReader:
         cache: BlockCache,
         owner: object,
     ) -> None:
-        self._source = source
+        self._file = file
         self._number = number
         self._manifest = manifest
         self._name = manifest.shards[number].path
@@ -52,7 +59,6 @@ class DecodedReader:
         self._cache = cache
         self._owner = owner
         self._needed_bytes = blocks.needed_bytes
-        self._file: ShardFile | None = None
 
     def read(
         self,
@@ -112,14 +118,10 @@ class DecodedReader:
     def _columns(self, block: int) -> Iterator[tuple["Ragged", "Ragged | None"]]:
         """Tokens and masks of a block, piece by piece."""
         # Imported here: stores that are mapped are served without pyarrow.
-        from dataserver.stores.formats import open_shard_file  # noqa: PLC0415
         from dataserver.stores.ragged import ragged  # noqa: PLC0415
 
-        if self._file is None:
-            self._file = open_shard_file(self._manifest.format, self._source)
-        names = [INPUT_IDS] if self._manifest.loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
-        begin, end = int(self._blocks.field("begin")[block]), int(self._blocks.field("end")[block])
-        for batch in self._file.read_block(block, begin, end, names):
+        names = served_columns(self._manifest.loss_mask)
+        for batch in self._file.batches(block):
             columns = [ragged(batch.column(name), shard=self._name, column=name) for name in names]
             yield columns[0], columns[1] if len(columns) > 1 else None
 

@@ -219,7 +219,7 @@ def _check_are_there(files: StoreFiles, names: Iterable[str]) -> None:
 def _read_json(files: StoreFiles, name: str) -> dict[str, Any]:
     source = files.open(name)
     try:
-        content = json.loads(source.read(0, source.size))
+        content = json.loads(source.read(0, source.size)[:])
     except ValueError as error:
         raise StoreRefusedError(f"'{files.name}/{name}' is not readable as JSON: {error}.") from error
     if not isinstance(content, dict):

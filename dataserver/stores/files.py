@@ -7,10 +7,17 @@
 Implemented by `local_files` and `remote_files`; nothing else knows whether a store lies on a local disk.
 """
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Bytes: TypeAlias = "bytes | mmap.mmap"
+"""What a read returns: slices of it are bytes."""
+
+Span: TypeAlias = tuple[int, int]
+"""First byte, and the byte after the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,7 @@ class ByteSource(Protocol):
     def local_path(self) -> Path | None:
         """Where the file can be mapped; None where it can only be read."""
 
-    def read(self, begin: int, end: int) -> bytes:
+    def read(self, begin: int, end: int) -> Bytes:
         """Bytes `begin` up to `end`, fewer only where a local file ends. Raises `OSError`, `DataServerError`."""
 
 

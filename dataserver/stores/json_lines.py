@@ -89,7 +89,7 @@ def _opened(source: ByteSource) -> pa.NativeFile:
 
 def _check_head(source: ByteSource, compression: str | None) -> None:
     """What the name says must be what the first bytes say."""
-    head = source.read(0, min(4, source.size)) if source.size else b""
+    head = source.read(0, min(4, source.size))[:] if source.size else b""
     found = next((kind for kind, magic in _MAGIC.items() if head.startswith(magic)), None)
     if found != compression:
         named = "like plain text" if compression is None else f"like a {compression} file"

@@ -10,13 +10,13 @@ from typing import Any
 
 import xxhash
 
-from dataserver.stores.files import FileStamp
+from dataserver.stores.files import FileStamp, Span
 from dataserver.stores.index import seal, unseal
 from dataserver.stores.schema import Column, LossMask
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 4
+INDEX_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Shard:
     """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store.
 
     `copy_digest`: that of the Arrow copy which is read in its place; empty where the file itself is.
+    `head`: the bytes that a reader needs before any block; None where the file is local and holds them.
     """
 
     path: str
@@ -54,6 +55,7 @@ class Shard:
     columns: tuple[Column, ...]
     layout: ShardLayout | None
     copy_digest: str
+    head: Span | None = None
 
     @property
     def size(self) -> int:
@@ -95,6 +97,11 @@ class Manifest:
         """Bytes of one token on the wire: the narrowest of 2 and 4 that holds every token of every shard."""
         return 2 if self.max_token < 1 << 16 else 4
 
+    @property
+    def is_far(self) -> bool:
+        """Whether its blocks are fetched: its files are objects of a storage."""
+        return any(shard.head is not None for shard in self.shards)
+
     def to_json(self) -> str:
         """The manifest as text."""
         return seal(asdict(self))
@@ -128,4 +135,5 @@ def _shard(entry: dict[str, Any]) -> Shard:
             input_ids=ColumnLayout(**layout["input_ids"]),
             loss_mask=None if mask is None else ColumnLayout(**mask),
         )
-    return Shard(**entry | {"stamp": FileStamp(**entry["stamp"]), "columns": columns, "layout": layout})
+    head = None if entry["head"] is None else (int(entry["head"][0]), int(entry["head"][1]))
+    return Shard(**entry | {"stamp": FileStamp(**entry["stamp"]), "columns": columns, "layout": layout, "head": head})

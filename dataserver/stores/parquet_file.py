@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
-from dataserver.stores.arrow_input import arrow_input
 from dataserver.stores.files import ByteSource
 from dataserver.stores.parsing import PARSE_ERRORS
 from dataserver.stores.schema import Column, columns_of
@@ -41,7 +40,7 @@ class ParquetFile:
         """Read the footer of the file that `source` reads."""
         name = source.name
         try:
-            with pq.ParquetFile(arrow_input(source), pre_buffer=False) as file:
+            with pq.ParquetFile(str(source.local_path), pre_buffer=False) as file:
                 return cls(source, file.metadata, columns_of(file.schema_arrow))
         except PARSE_ERRORS as error:
             raise StoreRefusedError(f"Shard '{name}': Parquet cannot read it ({error}).", shard=name) from error
@@ -60,30 +59,32 @@ class ParquetFile:
 
     def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """One row group, in record batches of bounded size."""
-        group = self._metadata.row_group(block)
-        if group.num_rows == 0:
-            return
-        fitting = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
-        rows = min(max(fitting, _BATCH_ROWS[0]), _BATCH_ROWS[1])
-        rows_read = 0
-        try:
-            # A reader of its own for each call: readers are not safe to share between threads.
-            with pq.ParquetFile(
-                arrow_input(self._source),
-                metadata=self._metadata,
-                buffer_size=READ_BYTES,
-                pre_buffer=False,
-                page_checksum_verification=True,
-            ) as file:
-                for batch in file.iter_batches(rows, row_groups=[block], columns=list(names), use_threads=False):
-                    rows_read += batch.num_rows
-                    yield batch
-        except PARSE_ERRORS as error:
-            raise self._refusal(block, f"it cannot be decoded ({error})") from error
-        if rows_read != group.num_rows:
-            raise self._refusal(block, f"{rows_read} rows were read where the footer promises {group.num_rows}")
+        return read_row_group(str(self._source.local_path), self._metadata, block, names, self._name)
 
-    def _refusal(self, group: int, problem: str) -> StoreRefusedError:
-        return StoreRefusedError(
-            f"Shard '{self._name}', row group {group}: {problem}.", shard=self._name, row_group=group
-        )
+
+def read_row_group(
+    file: "str | pa.NativeFile", metadata: pq.FileMetaData, number: int, names: Sequence[str], shard: str
+) -> Iterator[pa.RecordBatch]:
+    """One row group of an open file, or of one at a path, in record batches of bounded size."""
+    group = metadata.row_group(number)
+    if group.num_rows == 0:
+        return
+    fitting = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+    rows = min(max(fitting, _BATCH_ROWS[0]), _BATCH_ROWS[1])
+    rows_read = 0
+    try:
+        # A reader of its own for each call: readers are not safe to share between threads.
+        with pq.ParquetFile(
+            file, metadata=metadata, buffer_size=READ_BYTES, pre_buffer=False, page_checksum_verification=True
+        ) as parquet:
+            for batch in parquet.iter_batches(rows, row_groups=[number], columns=list(names), use_threads=False):
+                rows_read += batch.num_rows
+                yield batch
+    except PARSE_ERRORS as error:
+        raise _refusal(shard, number, f"it cannot be decoded ({error})") from error
+    if rows_read != group.num_rows:
+        raise _refusal(shard, number, f"{rows_read} rows were read where the footer promises {group.num_rows}")
+
+
+def _refusal(shard: str, group: int, problem: str) -> StoreRefusedError:
+    return StoreRefusedError(f"Shard '{shard}', row group {group}: {problem}.", shard=shard, row_group=group)

@@ -61,6 +61,11 @@ def columns_of(schema: "pa.Schema") -> tuple[Column, ...]:
     return tuple(Column(name=field.name, type=str(field.type)) for field in schema)
 
 
+def served_columns(loss_mask: LossMask) -> list[str]:
+    """The columns that serving reads."""
+    return [INPUT_IDS] if loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
+
+
 def selected_columns(names: Sequence[str], loss_mask: LossMask) -> list[str]:
     """The columns that admission reads, of those that a shard has."""
     wanted = [INPUT_IDS, ATTENTION_MASK] if loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK, ATTENTION_MASK]

@@ -113,7 +113,7 @@ def sum_up(
     )
 
 
-def check_usable(path: Path, max_length: int, figures: Figures) -> None:
+def check_usable(path: Path | str, max_length: int, figures: Figures) -> None:
     """Raise `StoreRefusedError` if no row of the store at `path` is served."""
     if figures.rows == 0:
         dropped = ", ".join(f"{count} {reason}" for reason, count in figures.dropped.items()) or "no rows"

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError
+from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.block_cache import BlockCache
-from dataserver.stores.decoded import DecodedReader
-from dataserver.stores.files import ShardFiles
+from dataserver.stores.decoded import BlockFile, DecodedReader
+from dataserver.stores.files import ByteSource, ShardFiles
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
+from dataserver.stores.remote_files import RemoteSource
 from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
 from dataserver.stores.tables import Tables
 
@@ -30,7 +32,15 @@ _CHECK_INTERVAL_S = 1.0
 class ShardRows:
     """Reads rows of a store, opening shards as they are needed. Safe to use from several threads."""
 
-    def __init__(self, *, files: ShardFiles, manifest: Manifest, tables: Tables, cache: BlockCache) -> None:
+    def __init__(
+        self,
+        *,
+        files: ShardFiles,
+        manifest: Manifest,
+        tables: Tables,
+        cache: BlockCache,
+        disk_cache: DiskCache | None = None,
+    ) -> None:
         self._files = files
         self._manifest = manifest
         self._tables = tables
@@ -39,8 +49,14 @@ class ShardRows:
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._checked_at = [0.0] * len(manifest.shards)
         self._cache = cache
+        self._disk_cache = disk_cache
         self._owner = object()
         self._lock = threading.Lock()
+
+    @property
+    def cache_bytes(self) -> int:
+        """The bound of decoded blocks, those of other stores included."""
+        return self._cache.limit_bytes
 
     def read(
         self,
@@ -113,7 +129,7 @@ class ShardRows:
             return MappedReader.open(source.local_path, shard.layout, blocks)
         begin, end = self._shard_begins[number : number + 2].tolist()
         return DecodedReader(
-            source=source,
+            file=self._shard_file(number, source),
             number=number,
             manifest=self._manifest,
             blocks=blocks,
@@ -121,6 +137,15 @@ class ShardRows:
             cache=self._cache,
             owner=self._owner,
         )
+
+    def _shard_file(self, number: int, source: ByteSource) -> BlockFile:
+        # Imported here: stores that are mapped are served without pyarrow.
+        from dataserver.stores.block_files import FarBlocks, NearBlocks  # noqa: PLC0415
+
+        manifest, blocks = self._manifest, self._tables.blocks[number]
+        if self._tables.fetch is None or not isinstance(source, RemoteSource):
+            return NearBlocks(source, manifest, blocks)
+        return FarBlocks(self._tables.fetch.source(number, manifest, source, self._disk_cache), manifest, number)
 
     def _check_now_and_then(self, number: int) -> None:
         now = time.monotonic()

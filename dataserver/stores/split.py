@@ -20,7 +20,7 @@ from dataserver.stores.schema import LossMask
 _CHUNK_PIECES = 1 << 20
 
 
-def check_splittable(path: Path, loss_mask: LossMask, long_rows: LongRows) -> None:
+def check_splittable(path: Path | str, loss_mask: LossMask, long_rows: LongRows) -> None:
     """Raise `InvalidSpecError` where `long_rows` asks to split rows that have a mask of their own."""
     if long_rows is LongRows.SPLIT and loss_mask is not LossMask.ALL:
         raise InvalidSpecError(

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.amplification import read_amplification
-from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
 from dataserver.stores.schema import Column, LossMask
@@ -51,24 +50,21 @@ class Store:
     def __init__(
         self,
         *,
-        path: Path,
+        path: Path | str,
         index_dir: Path,
         discovery: Discovery,
         manifest: Manifest,
         tables: Tables,
-        cache: BlockCache,
-        reopen: Callable[[Path, LossMask, Path, str], "Store"],
+        shard_rows: ShardRows,
+        reopen: Callable[[Path | str, LossMask, Path, str], "Store"],
     ) -> None:
         self.path = path
         self.index_dir = index_dir
         self._discovery = discovery
         self._manifest = manifest
         self.tables = tables
-        self._cache_bytes = cache.limit_bytes
         self._reopen = reopen
-        self._shard_rows = ShardRows(
-            files=discovery.copies or discovery.files, manifest=manifest, tables=tables, cache=cache
-        )
+        self._shard_rows = shard_rows
         self._figures = lru_cache(_KEPT_FIGURES)(partial(sum_up, tables))
 
     @property
@@ -209,7 +205,7 @@ class Store:
 
     def read_amplification(self) -> ReadAmplificationInfo | None:
         """What a full shuffle costs where the decoded store is larger than the cache; None where it is not."""
-        return read_amplification(self._manifest, self.tables, self._cache_bytes)
+        return read_amplification(self._manifest, self.tables, self._shard_rows.cache_bytes)
 
     def check_vocab(self, vocab_size: int) -> None:
         """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""

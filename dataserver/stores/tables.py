@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.stores.index import map_array
+from dataserver.stores.spans import FetchTables
 
 LENGTHS = "lengths.i4"
 FIRST_TARGETS = "first_targets.i4"
@@ -59,12 +60,13 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The mapped arrays of one store; int32[rows] each, and the blocks of each shard."""
+    """The mapped arrays of one store; int32[rows] each, and the blocks of each shard; `fetch` if it is far away."""
 
     lengths: NDArray[np.int32]
     first_targets: NDArray[np.int32]
     targets: NDArray[np.int32]
     blocks: tuple[Blocks, ...]
+    fetch: FetchTables | None = None
 
     @classmethod
     def open(cls, directory: Path, *, rows: int, shards: int, digests: Mapping[str, str]) -> Self | None:

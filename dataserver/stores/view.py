@@ -28,7 +28,7 @@ class ViewedStore(Protocol):
     """What a view needs of its store; see `store.Store`."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | str:
         """Where it is."""
 
     @property

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 from dataserver.config import ServerConfig
 from dataserver.errors import StoreNotFoundError
-from dataserver.stores import BlockCache, Figures, LossMask, Store, open_store
+from dataserver.storage.disk_cache import DiskCache
+from dataserver.stores import BlockCache, Figures, LossMask, Store, default_disk_cache_dir, open_store
 
 # Name of the store, bytes read so far, bytes in all.
 ReportStoreBytes = Callable[[str, int, int], None]
@@ -50,6 +51,7 @@ def open_catalog(
     """
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
+    disk_cache = open_disk_cache(config)
     try:
         for name, settings in config.stores.items():
             stores[name] = open_store(
@@ -58,6 +60,8 @@ def open_catalog(
                 index_dir=config.index_dir,
                 progress=_named(progress or _report_nothing, name),
                 cache=cache,
+                storage_options=settings.storage,
+                disk_cache=disk_cache,
             )
             if admitted is not None:
                 admitted(name, stores[name])
@@ -65,6 +69,13 @@ def open_catalog(
         StoreCatalog(stores).close()
         raise
     return StoreCatalog(stores)
+
+
+def open_disk_cache(config: ServerConfig) -> DiskCache | None:
+    """The cache of what is fetched from storages; None where none is wanted."""
+    if not config.disk_cache_bytes:
+        return None
+    return DiskCache(config.disk_cache_dir or default_disk_cache_dir(), config.disk_cache_bytes)
 
 
 def whole_figures(store: Store) -> Figures:

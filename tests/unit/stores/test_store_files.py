@@ -101,13 +101,6 @@ def test_nothing_there_and_nothing_in_it_are_said(opened, tmp_path):
     assert "no data files" in refusal(opened, tmp_path / "empty")
 
 
-def test_a_url_is_refused_by_name(index_dir):
-    from dataserver.stores import open_store
-
-    with pytest.raises(StoreRefusedError, match="'s3://bucket/chats' is a URL"):
-        open_store("s3://bucket/chats", index_dir=index_dir)
-
-
 def test_links_to_files_are_followed_and_shown_where_they_lead_out(opened, tmp_path, write, table):
     directory = tmp_path / "store"
     directory.mkdir()

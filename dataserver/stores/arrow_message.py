@@ -1,0 +1,70 @@
+"""The frame of one message of an Arrow IPC stream: what it is and where it ends, without reading its body.
+
+    FF FF FF FF | metadata length (4) | metadata (a flatbuffer `Message`) | body
+
+Writers before Arrow 0.15 left the first four bytes out. A metadata length of 0 is the end mark.
+Source: Message.fbs of apache/arrow, and the layout of flatbuffers.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from dataserver.stores.files import ByteSource
+
+_CONTINUATION = b"\xff\xff\xff\xff"
+_RECORD_BATCH = 3
+
+# Metadata takes some hundred bytes a column; nothing sensible takes more than this.
+_MAX_METADATA_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One message: first byte, byte after the last, and whether it is a record batch. An end mark `is_end`."""
+
+    begin: int
+    end: int
+    is_record_batch: bool = False
+    is_end: bool = False
+
+
+def read_frame(source: ByteSource, begin: int, limit: int) -> Frame | None:
+    """The message that begins at byte `begin`; None where less than a frame is left before `limit`.
+
+    Raises `ValueError` for what is no message, and for one that goes beyond `limit`.
+    """
+    prefix = source.read(begin, min(begin + 8, limit))[:]
+    if len(prefix) < 4:
+        return None
+    marked = prefix[:4] == _CONTINUATION
+    if marked and len(prefix) < 8:
+        return None
+    at = begin + (8 if marked else 4)
+    length = int.from_bytes(prefix[4:8] if marked else prefix[:4], "little", signed=True)
+    if length == 0:
+        return Frame(begin=begin, end=at, is_end=True)
+    if not 0 < length <= min(_MAX_METADATA_BYTES, limit - at):
+        raise ValueError(f"the message at byte {begin} claims {length} bytes of metadata")
+    try:
+        kind, body = _parse(source.read(at, at + length)[:])
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"the message at byte {begin} has metadata that cannot be read ({error})") from error
+    end = at + length + body
+    if body < 0 or end > limit:
+        raise ValueError(f"the message at byte {begin} claims {body} bytes, and {limit - at - length} are left")
+    return Frame(begin=begin, end=end, is_record_batch=kind == _RECORD_BATCH)
+
+
+def _parse(metadata: bytes) -> tuple[int, int]:
+    """Type of the header and length of the body: fields 1 and 3 of the table `Message`."""
+    (table,) = struct.unpack_from("<I", metadata, 0)
+    (back,) = struct.unpack_from("<i", metadata, table)
+    vtable = table - back
+    (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
+
+    def field(number: int, kind: str) -> int:
+        slot = 4 + 2 * number
+        at = struct.unpack_from("<H", metadata, vtable + slot)[0] if slot < vtable_bytes else 0
+        return int(struct.unpack_from(kind, metadata, table + at)[0]) if at else 0
+
+    return field(1, "<B"), field(3, "<q")

@@ -1,0 +1,69 @@
+"""The scan of a shard in object storage: fetched once, from its beginning to its end.
+
+window ──> spans of a block ──┬─> digest of each ──> spans.i8
+└─> checked and indexed as any other block
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataserver.errors import StoreRefusedError
+from dataserver.stores.far_files import FarFile, far_decoding_bytes, open_far_file
+from dataserver.stores.files import ByteSource, FileStamp, Span
+from dataserver.stores.manifest import Shard
+from dataserver.stores.scan_block import Scan, Where, scan_block
+from dataserver.stores.schema import selected_columns, served_columns
+from dataserver.stores.spans import HEADS, SPANS, span_record
+from dataserver.stores.tables import BLOCKS
+from dataserver.stores.window import Window
+
+
+def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp) -> Shard:
+    """Admit shard `number` of the store, an object."""
+    begin_row = scan.figures.rows
+    with Window(source, scan.hashed) as window:
+        file = open_far_file(scan.discovery.format, window)
+        names = [column.name for column in file.columns]
+        selected = selected_columns(names, scan.loss_mask)
+        blocks = zip(file.blocks(selected), file.blocks(served_columns(scan.loss_mask)), strict=True)
+        count = 0
+        for block, (checked, served) in enumerate(blocks):
+            window.reach((*checked.spans, *served.spans))
+            _note_spans(scan, window, number, block, served.spans)
+            where = Where(shard=source.name, unit=file.unit, block=block, row=scan.figures.rows - begin_row)
+            found = scan_block(scan, where, file.read(block, checked.spans, selected))
+            decoding = far_decoding_bytes(
+                scan.discovery.format, found.largest_bytes, sum(end - begin for begin, end in served.spans)
+            )
+            record = (number, found.rows, served.begin, served.end, 0, 0, 0, 0, found.tokens, decoding)
+            scan.building.append(BLOCKS, np.array(record, dtype="<i8"))
+            count += 1
+        file.check_end(count)
+        head, data = file.head
+        _check_head(window, file, source.name)
+        scan.building.append(HEADS, np.frombuffer(data, np.uint8))
+        digest = window.hexdigest()
+    return Shard(
+        path=source.name,
+        stamp=stamp,
+        rows=scan.figures.rows - begin_row,
+        digest=digest,
+        columns=file.columns,
+        layout=None,
+        copy_digest="",
+        head=head,
+    )
+
+
+def _note_spans(scan: Scan, window: Window, shard: int, block: int, spans: Sequence[Span]) -> None:
+    for span in spans:
+        scan.building.append(SPANS, span_record(shard, block, span, window.read(*span)))
+
+
+def _check_head(window: Window, file: FarFile, name: str) -> None:
+    """The head was read out of turn: what was checked must be what was hashed."""
+    head, data = file.head
+    window.reach([head])
+    if window.read(*head) != data:
+        raise StoreRefusedError(f"Shard '{name}' gave other bytes when it was read again.", shard=name)
