@@ -4,19 +4,21 @@ Options say where: endpoint, region, account. Who asks, and with which secret, c
 environment in the way of each storage's own tools, and never from a configuration file.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import obstore.store
 
 from dataserver.errors import InvalidConfigError
-from dataserver.storage.aws_credentials import AwsCredentials
 from dataserver.storage.object_store import ObjectStorage
 from dataserver.storage.options import refuse_options
 from dataserver.storage.retrying import ReadPolicy
 
 if TYPE_CHECKING:  # types without a run-time form
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, ObjectStore, RetryConfig, S3Config
+
+    from dataserver.storage.aws_credentials import AwsCredentials
 
 OPTIONS = {
     "s3": ("anonymous", "endpoint", "region", "virtual_hosted_style"),
@@ -30,6 +32,7 @@ _RENAMED = {
     "account": "account_name",
     "virtual_hosted_style": "virtual_hosted_style_request",
 }
+_ENDPOINT = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 _FLAGS = {"anonymous", "virtual_hosted_style"}
 
 
@@ -44,21 +47,33 @@ def open_bucket(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Obj
     if scheme == "gs" and "endpoint" in settings:
         settings["base_url"] = settings.pop("endpoint")
 
+    credentials = _credentials_of(scheme, settings)
+
     def connect(client: "ClientConfig", retry: "RetryConfig") -> "ObjectStore":
         common: dict[str, Any] = {"prefix": prefix or None, "client_options": client, "retry_config": retry}
         if scheme == "gs":
             return obstore.store.GCSStore(bucket, config=cast("GCSConfig", settings), **common)
         if scheme == "az":
             return obstore.store.AzureStore(bucket, config=cast("AzureConfig", settings), **common)
-        credentials = None if settings.get("skip_signature") else AwsCredentials()
         return obstore.store.S3Store(
-            bucket, config=cast("S3Config", settings), credential_provider=credentials, **common
+            bucket, config=cast("S3Config", settings), credential_provider=credentials(), **common
         )
 
     return ObjectStorage(url, connect, policy)
 
 
+def _credentials_of(scheme: str, settings: Mapping[str, str | bool]) -> "Callable[[], AwsCredentials | None]":
+    """What makes a source of credentials, where the library itself is none that suits."""
+    if scheme != "s3" or settings.get("skip_signature"):
+        return lambda: None
+    from dataserver.storage.aws_credentials import AwsCredentials  # noqa: PLC0415
+
+    return AwsCredentials
+
+
 def _value(url: str, name: str, text: str) -> str | bool:
+    if name == "endpoint" and not _ENDPOINT.fullmatch(text):
+        raise InvalidConfigError(f"'{url}': option endpoint is no URL like https://HOST:PORT")
     if name not in _FLAGS:
         return text
     if text.lower() not in {"true", "false"}:

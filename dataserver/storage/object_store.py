@@ -96,7 +96,10 @@ class ObjectStorage:
                     "read_timeout": timedelta(seconds=self._policy.stall_s),
                     "timeout": timedelta(seconds=self._policy.deadline_s),
                 }
-                self._store = self._connect(timeouts, {"max_retries": 0})
+                try:
+                    self._store = self._connect(timeouts, {"max_retries": 0})
+                except (BaseError, ValueError) as error:
+                    raise RejectedError(str(error).partition("\n")[0]) from None
             return self._store
 
     def _renew(self, generation: int) -> None:
@@ -167,7 +170,7 @@ def _faults_told() -> Iterator[None]:
 def _fault(error: Exception) -> StorageFaultError:
     status, code = _answer(error)
     told = _described(error)
-    if code in _EXPIRED:
+    if code in _EXPIRED or status in {401, 403}:
         return DeniedError(told)
     if status == 404:
         return MissingError(told)

@@ -34,7 +34,11 @@ def open_storage(url: str, options: Mapping[str, str] | None = None, *, policy: 
             f"a {scheme}:// URL has something before an @, as credentials do. Leave them out: they come from the "
             "environment, the way the storage's own tools take them."
         )
-    return opener(f"{scheme}://{rest.rstrip('/')}", options or {}, policy or ReadPolicy())
+    try:
+        return opener(f"{scheme}://{rest.rstrip('/')}", options or {}, policy or ReadPolicy())
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme, scheme)
+        raise InvalidConfigError(f"'{url}' needs {error.name}: pip install 'dataserver[{extra}]'.") from error
 
 
 def find_objects(
@@ -69,22 +73,20 @@ def _open_file(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Stor
 
 
 def _open_memory(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
+    from dataserver.storage.filesystem import MemoryStorage  # noqa: PLC0415
+
     refuse_options(url, options, ())
-    try:
-        from dataserver.storage.filesystem import MemoryStorage  # noqa: PLC0415
-    except ImportError as error:
-        raise InvalidConfigError(f"'{url}' needs fsspec: pip install 'dataserver[hf]'.") from error
     return MemoryStorage(url, policy)
 
 
 def _open_bucket(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
-    try:
-        from dataserver.storage.buckets import open_bucket  # noqa: PLC0415
-    except ImportError as error:
-        scheme = url.partition("://")[0]
-        raise InvalidConfigError(f"'{url}' needs {error.name}: pip install 'dataserver[{scheme}]'.") from error
+    from dataserver.storage.buckets import open_bucket  # noqa: PLC0415
+
     return open_bucket(url, options, policy)
 
+
+# Which extra of this package brings the library, where it has another name than the scheme.
+_EXTRAS = {"memory": "hf"}
 
 _OPENERS: dict[str, Callable[[str, Mapping[str, str], ReadPolicy], Storage]] = {
     "s3": _open_bucket,

@@ -116,7 +116,7 @@ class Attempts:
                 ) from fault
             case RejectedError():
                 raise InvalidConfigError(
-                    f"{self._what}: the storage rejects the request ({fault}). Check bucket, endpoint and region."
+                    f"{self._what} cannot be asked for in this way ({fault}). Check bucket, endpoint, region, account."
                 ) from fault
             case DeniedError() if self._refresh is not None:
                 refresh, self._refresh = self._refresh, None

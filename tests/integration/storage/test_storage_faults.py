@@ -143,7 +143,7 @@ def test_keys_of_a_profile_are_found(faulty, monkeypatch, tmp_path) -> None:
 
 def test_a_request_that_the_storage_rejects_is_not_repeated(faulty) -> None:
     faulty.script = [faulty.refuse(400, "AuthorizationHeaderMalformed")] * 9
-    with pytest.raises(InvalidConfigError, match=r"HTTP 400 AuthorizationHeaderMalformed.*endpoint and region"):
+    with pytest.raises(InvalidConfigError, match=r"HTTP 400 AuthorizationHeaderMalformed.*endpoint, region"):
         faulty.storage().read(INFO, BEGIN, END)
     assert len(faulty.asked) == 1
 

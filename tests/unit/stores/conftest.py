@@ -1,5 +1,6 @@
 """Stores for tests, written by pyarrow in every form that is accepted."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataserver.stores import LossMask, Store, open_store
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 FORMS = ("arrow_file", "arrow_stream", "arrow_lz4", "parquet")
 
