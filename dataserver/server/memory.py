@@ -13,11 +13,13 @@ from typing import Final
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 # Blocks up to this come from the heap; larger ones, decoded row groups say, go back to the kernel at once.
 _LARGEST_KEPT_BYTES: Final = 32 << 20
 
-# Free memory at the top of a heap that is kept: the messages under way of many streams.
+# Free memory at the top of the heap that is kept: the messages under way of many streams. There is one heap for all
+# threads, or each would keep as much.
 _KEPT_BYTES: Final = 256 << 20
 
 # Objects that come to be before the youngest generation is looked at: more than the slices of usual micro-batches.
@@ -29,6 +31,7 @@ def settle() -> None:
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "gnu_get_libc_version"):
+            libc.mallopt(_M_ARENA_MAX, 1)
             libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
             libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     gc.collect()
