@@ -21,7 +21,7 @@ from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
-from dataserver.sampling.order import SampleOrder
+from dataserver.sampling.union import plain_union
 from dataserver.server.memory import settle
 from dataserver.stores import open_store
 from dataserver.testing import write_store
@@ -53,7 +53,7 @@ def lengths_of(shape):
 def measure(shape, store, path, shuffle, capacity):
     table = SourceTable([store.view(4096, LongRows.TRUNCATE)], 4)
     batch = BatchSpec(step_tokens=2**22, micro_batch_tokens=capacity)
-    planner = Planner(SampleOrder(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
+    planner = Planner.of_order(plain_union(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
     plan = planner.plan(planner.initial_cursor(), batch, 1)
     whole = np.memmap(next(path.rglob("*.arrow")), np.uint8, mode="r")
     ways = {

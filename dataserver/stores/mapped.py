@@ -1,12 +1,10 @@
-"""Rows of an uncompressed Arrow shard, straight from its mapped bytes.
+"""Rows of uncompressed Arrow shards, straight from their mapped bytes.
 
 Positions come from the index, so that serving needs neither pyarrow nor a copy; resident memory
 is the page cache.
 """
 
-import mmap
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +16,14 @@ from dataserver.stores.tables import Blocks
 
 
 class MappedReader:
-    """Reads one mapped shard; see `slices.ShardReader`."""
+    """Reads neighbouring shards, mapped as `data`, in which `blocks` count; see `slices.ShardReader`."""
 
-    def __init__(self, data: mmap.mmap, layout: ShardLayout, blocks: Blocks) -> None:
+    def __init__(self, data: memoryview, layout: ShardLayout, blocks: Blocks) -> None:
         self._blocks = blocks
         self._input_ids = _Column(data, layout.input_ids, blocks, INPUT_IDS)
         self._loss_mask = None
         if layout.loss_mask is not None:
             self._loss_mask = _Column(data, layout.loss_mask, blocks, LOSS_MASK)
-
-    @classmethod
-    def open(cls, path: Path, layout: ShardLayout, blocks: Blocks) -> Self:
-        """Map the file at `path`."""
-        with path.open("rb") as file:
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), layout, blocks)
 
     def read(
         self,
@@ -54,9 +46,9 @@ class MappedReader:
 
 
 class _Column:
-    """One column: views of the whole file in the dtypes of its offsets and of its values."""
+    """One column: views of all bytes in the dtypes of its offsets and of its values."""
 
-    def __init__(self, data: mmap.mmap, layout: ColumnLayout, blocks: Blocks, name: str) -> None:
+    def __init__(self, data: memoryview, layout: ColumnLayout, blocks: Blocks, name: str) -> None:
         self._size = layout.size
         self._is_bits = layout.values == "bool"
         self._values_at = blocks.field(f"{name}_values")
@@ -85,6 +77,6 @@ class _Column:
         )
 
 
-def _view(data: mmap.mmap, dtype: str) -> NDArray[Any]:
-    """The whole file as numbers; bytes at the end that fill no number are no part of any column."""
+def _view(data: memoryview, dtype: str) -> NDArray[Any]:
+    """All bytes as numbers; bytes at the end that fill no number are no part of any column."""
     return np.frombuffer(data, dtype=dtype, count=len(data) // np.dtype(dtype).itemsize)

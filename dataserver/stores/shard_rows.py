@@ -1,29 +1,32 @@
 """The rows of all shards of a store by number, and the watch over its files.
 
-rows ──> shard (search) ──> reader (mapped or decoded) ──> one slice a row
+rows ──> shard (search) ──> its neighbours ──> reader (mapped or decoded) ──> one slice a row
 """
 
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import StoreDamagedError
+from dataserver.errors import InternalError, StoreDamagedError
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import BlockFile, DecodedReader
 from dataserver.stores.files import ByteSource, ShardFiles
+from dataserver.stores.joint_map import map_jointly
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
+from dataserver.stores.neighbours import joined, neighbours_of
 from dataserver.stores.remote_files import RemoteSource
 from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
 from dataserver.stores.tables import Tables
 
-# A map holds a file descriptor, and 1024 of them are a usual limit for a process.
-_MAX_OPEN_SHARDS = 256
+# A reader may hold a file descriptor, and 1024 of them are a usual limit for a process.
+_MAX_READERS = 256
 
 # How often a shard that is being read is compared with its manifest.
 _CHECK_INTERVAL_S = 1.0
@@ -46,6 +49,9 @@ class ShardRows:
         self._tables = tables
         shard_rows = [shard.rows for shard in manifest.shards]
         self._shard_begins = np.concatenate(([0], np.cumsum(shard_rows, dtype=np.int64)))
+        self._neighbours = neighbours_of(manifest.shards)
+        counts = [neighbours.end - neighbours.begin for neighbours in self._neighbours]
+        self._neighbours_of = np.repeat(np.arange(len(counts)), counts)
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._checked_at = [0.0] * len(manifest.shards)
         self._cache = cache
@@ -85,11 +91,11 @@ class ShardRows:
         offsets: NDArray[np.int64] | None,
     ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
-        for shard, at in grouped(shards):
-            self._check_now_and_then(shard)
-            within = rows[at] - self._shard_begins[shard]
+        self._check_now_and_then(set(shards.tolist()))
+        for number, at in grouped(self._neighbours_of[shards]):
+            within = rows[at] - self._shard_begins[self._neighbours[number].begin]
             skipped = None if offsets is None else offsets[at]
-            yield at, self._reader(shard).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
+            yield at, self._reader(number).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
 
     def block_begins(self) -> NDArray[np.int64]:
         """The first row of each block of the store, and the number of rows, int64[b + 1]."""
@@ -117,23 +123,26 @@ class ShardRows:
             reader = self._readers.get(number)
             if reader is None:
                 reader = self._readers[number] = self._open_reader(number)
-                if len(self._readers) > _MAX_OPEN_SHARDS:
+                if len(self._readers) > _MAX_READERS:
                     self._readers.popitem(last=False)
             self._readers.move_to_end(number)
             return reader
 
     def _open_reader(self, number: int) -> ShardReader:
-        shard = self._manifest.shards[number]
-        source, blocks = self._files.open(shard.path), self._tables.blocks[number]
-        if shard.layout is not None and source.local_path is not None:
-            return MappedReader.open(source.local_path, shard.layout, blocks)
-        begin, end = self._shard_begins[number : number + 2].tolist()
+        neighbours = self._neighbours[number]
+        shard, end = neighbours.begin, neighbours.end
+        if neighbours.layout is not None:
+            data, begins = map_jointly([self._mappable(each) for each in range(shard, end)])
+            blocks_of_all = joined(self._tables.blocks[shard:end], begins, neighbours.layout)
+            return MappedReader(data, neighbours.layout, blocks_of_all)
+        source, blocks = self._files.open(self._manifest.shards[shard].path), self._tables.blocks[shard]
+        first, last = self._shard_begins[shard : shard + 2].tolist()
         return DecodedReader(
-            file=self._shard_file(number, source),
-            number=number,
+            file=self._shard_file(shard, source),
+            number=shard,
             manifest=self._manifest,
             blocks=blocks,
-            lengths=self._tables.lengths[begin:end],
+            lengths=self._tables.lengths[first:last],
             cache=self._cache,
             owner=self._owner,
         )
@@ -147,11 +156,18 @@ class ShardRows:
             return NearBlocks(source, manifest, blocks)
         return FarBlocks(self._tables.fetch.source(number, manifest, source, self._disk_cache), manifest, number)
 
-    def _check_now_and_then(self, number: int) -> None:
+    def _mappable(self, number: int) -> tuple[Path, int]:
+        source = self._files.open(self._manifest.shards[number].path)
+        if source.local_path is None:
+            raise InternalError(f"'{source.name}' of '{self._files.name}' cannot be mapped: it is not on a local disk")
+        return source.local_path, source.size
+
+    def _check_now_and_then(self, numbers: set[int]) -> None:
         now = time.monotonic()
-        if self._files.watched and now - self._checked_at[number] >= _CHECK_INTERVAL_S:
-            self._check(number)
-            self._checked_at[number] = now
+        for number in numbers if self._files.watched else ():
+            if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
+                self._check(number)
+                self._checked_at[number] = now
 
     def _check(self, number: int) -> None:
         shard = self._manifest.shards[number]

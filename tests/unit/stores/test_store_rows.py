@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import LongRows
-from dataserver.stores import LossMask, open_store, pieces, selection, shard_rows
+from dataserver.stores import LossMask, neighbours, open_store, pieces, selection, shard_rows
 from dataserver.stores.tables import Tables
 
 LISTS = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
@@ -83,7 +83,8 @@ def test_any_rows_in_any_form_are_read_and_served_as_written(
         patch.setattr(pieces, "_PIECE_ROWS", chunk)
         patch.setattr(selection, "_CHUNK_ROWS", chunk)
         patch.setattr(selection, "_CHUNK_TOKENS", chunk)
-        patch.setattr(shard_rows, "_MAX_OPEN_SHARDS", 1)
+        patch.setattr(shard_rows, "_MAX_READERS", 1)
+        patch.setattr(neighbours, "_MOST_SHARDS", chunk)
         directory = Path(scratch, "store")
         directory.mkdir()
         bounds = np.linspace(0, len(rows), shards + 1).astype(int)
