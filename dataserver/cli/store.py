@@ -4,6 +4,7 @@ import argparse
 
 from dataserver.cli.store_cat import add_cat_verb
 from dataserver.cli.store_check import add_check_verb
+from dataserver.cli.store_pull import add_pull_verb
 from dataserver.cli.store_remote import add_report_verb
 from dataserver.cli.store_render import add_render_verb
 from dataserver.cli.store_show import add_show_verb
@@ -18,3 +19,4 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_show_verb(verbs)
     add_report_verb(verbs)
     add_render_verb(verbs)
+    add_pull_verb(verbs)

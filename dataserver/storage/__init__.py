@@ -9,6 +9,7 @@
 - `retrying`  how often, how soon and for how long a call is tried
 - `local`, `filesystem`   `file://`; `memory://`
 - `buckets`, `options`, `object_store`, `aws_credentials`   `s3://`, `gs://`, `az://`
+- `pull`, `staging`   a whole store, brought to a local directory
 - `disk_cache`, `cache_entry`, `cache_space`   ranges kept on a local disk
 """
 
