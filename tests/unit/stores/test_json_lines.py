@@ -188,7 +188,9 @@ def test_a_compressed_file_cut_anywhere_is_refused(opened, written, suffix):
 
 
 @pytest.mark.parametrize(
-    ("name", "data"), [("a.jsonl", gzip.compress(b"{}")), ("a.jsonl.gz", b"{}"), ("a.json.zst", b"")]
+    ("name", "data"),
+    [("a.jsonl", gzip.compress(b"{}")), ("a.jsonl.gz", b"{}"), ("a.json.zst", b"")],
+    ids=["packed", "plain", "nothing"],
 )
 def test_a_name_that_does_not_say_how_a_file_is_compressed_is_refused(opened, tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
