@@ -5,10 +5,10 @@ its contents are checked against each other, and two files laid end to end do no
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 import pyarrow as pa
 
+from dataserver.stores.arrow_footer import FooterFile, lacks_head
 from dataserver.stores.arrow_stream import (
     check_end,
     check_footer,
@@ -22,6 +22,16 @@ from dataserver.stores.files import ByteSource
 from dataserver.stores.schema import Column, columns_of
 
 
+def open_arrow_file(source: ByteSource) -> "ArrowFile | FooterFile":
+    """Map the file that `source` reads."""
+    begin, end = find_stream(source)
+    with pa.memory_map(str(source.local_path)) as mapped:
+        whole = mapped.read_buffer()
+    if begin and lacks_head(whole, begin):
+        return FooterFile(source.name, whole, end)
+    return ArrowFile(source.name, whole, begin, end)
+
+
 class ArrowFile:
     """One Arrow IPC shard, memory-mapped; see `formats.ShardFile`."""
 
@@ -33,14 +43,6 @@ class ArrowFile:
         self._is_file = begin > 0
         self._schema = parsed(name, lambda: pa.ipc.open_stream(pa.BufferReader(self._stream)).schema)
         self.columns: tuple[Column, ...] = parsed(name, lambda: columns_of(self._schema))
-
-    @classmethod
-    def open(cls, source: ByteSource) -> Self:
-        """Map the file that `source` reads."""
-        begin, end = find_stream(source)
-        with pa.memory_map(str(source.local_path)) as mapped:
-            whole = mapped.read_buffer()
-        return cls(source.name, whole, begin, end)
 
     def scan(self, names: Sequence[str]) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
         """Every record batch in order, zero-copy where it is not compressed."""

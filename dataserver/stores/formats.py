@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dataserver.stores.arrow_file import ArrowFile
+from dataserver.stores.arrow_file import open_arrow_file
 from dataserver.stores.files import ByteSource
 from dataserver.stores.json_rows import read_line_columns
 from dataserver.stores.parquet_file import READ_BYTES, ParquetFile
@@ -50,7 +50,7 @@ def read_columns(shard_format: str, source: ByteSource, loss_mask: LossMask) -> 
 
 def open_shard_file(shard_format: str, source: ByteSource) -> ShardFile:
     """Open the file that `source` reads, of JSON Lines the Arrow copy."""
-    return ParquetFile.open(source) if shard_format == "parquet" else ArrowFile.open(source)
+    return ParquetFile.open(source) if shard_format == "parquet" else open_arrow_file(source)
 
 
 def decoding_bytes(shard_format: str, *, largest_batch_bytes: int, encoded_bytes: int) -> int:
