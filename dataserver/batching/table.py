@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dataserver.sampling.order import Samples
 from dataserver.stores import StoreView
+from dataserver.stores.ahead import BlockRef
 from dataserver.stores.slices import Slices, gathered, grouped
 
 
@@ -52,6 +53,19 @@ class SourceTable:
             (at, self._views[source].read(samples.row[at], self.token_bytes)) for source, at in grouped(samples.source)
         )
         return gathered(parts, len(samples))
+
+    @property
+    def decodes(self) -> bool:
+        """Whether any source must be decoded before it is read."""
+        return any(view.decodes for view in self._views)
+
+    def blocks(self, samples: Samples) -> list[BlockRef]:
+        """Blocks that `read` of the samples needs, about in the order of first use; none of stores that are mapped."""
+        found: list[BlockRef] = []
+        for source, at in sorted(grouped(samples.source), key=lambda group: int(group[1][0])):
+            if self._views[source].decodes:
+                found += self._views[source].blocks(samples.row[at])
+        return found
 
     def _per_source(
         self, samples: Samples, read: Callable[[StoreView, NDArray[np.int64]], NDArray[np.int64]]

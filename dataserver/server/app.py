@@ -153,7 +153,7 @@ class DataServer:
             registry=streams, contexts=contexts, threads=threads, max_message_bytes=config.max_message_bytes
         )
         BatchService(
-            config, registry=streams, held_outs=held_outs, threads=threads, waits=Waits(metrics), metrics=metrics
+            config, registry=streams, held_outs=held_outs, waits=Waits(metrics), metrics=metrics
         ).add_to_server(server)
         add_RunServiceServicer_to_server(  # type: ignore[no-untyped-call]
             RunService(config, ledger=ledger, threads=threads, contexts=contexts, registry=streams, metrics=metrics),

@@ -8,7 +8,6 @@ from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.session import StreamSession
-from dataserver.streaming.threads import Threads
 from dataserver.streaming.waits import Waits
 from dataserver.v1 import batch_service_pb2 as pb
 
@@ -24,14 +23,12 @@ class BatchService:
         *,
         registry: Registry,
         held_outs: HeldOuts,
-        threads: Threads,
         waits: Waits,
         metrics: Metrics,
     ) -> None:
         self._config = config
         self._registry = registry
         self._held_outs = held_outs
-        self._threads = threads
         self._waits = waits
         self._metrics = metrics
 
@@ -52,7 +49,6 @@ class BatchService:
             config=self._config,
             registry=self._registry,
             held_outs=self._held_outs,
-            threads=self._threads,
             waits=self._waits,
             metrics=self._metrics,
         )

@@ -10,9 +10,10 @@ it is let go. A thread reads or decodes one block at a time, so whoever waits fo
 """
 
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -25,6 +26,23 @@ from dataserver.errors import InternalError
 # Big enough for the row groups that the ranks of a step touch (64 MiB each in usual files), small
 # beside the memory of a host that serves.
 DEFAULT_CACHE_BYTES = 1 << 30
+
+
+_MAY_DECODE: ContextVar[bool] = ContextVar("may_decode", default=True)
+
+
+class NotDecodedError(Exception):
+    """A block is not held, and the reader may not wait for it. Never leaves the server."""
+
+
+@contextmanager
+def without_decoding() -> Iterator[None]:
+    """Within it, reads of this thread raise `NotDecodedError` where they would have to decode a block first."""
+    token = _MAY_DECODE.set(False)
+    try:
+        yield
+    finally:
+        _MAY_DECODE.reset(token)
 
 
 class BlockKey(NamedTuple):
@@ -59,6 +77,7 @@ class BlockCache:
         self.limit_bytes = limit_bytes
         self._held: OrderedDict[BlockKey, _Held] = OrderedDict()
         self._decoding: set[BlockKey] = set()
+        self._wanted: Counter[BlockKey] = Counter()
         self._queue: deque[object] = deque()
         self._counted = 0
         self._changed = threading.Condition()
@@ -67,6 +86,35 @@ class BlockCache:
     def counted_bytes(self) -> int:
         """Bytes held and reserved."""
         return self._counted
+
+    def holds(self, key: BlockKey) -> bool:
+        """Whether the block is decoded."""
+        with self._changed:
+            return key in self._held
+
+    def want(self, keys: Iterable[BlockKey]) -> None:
+        """Keep blocks, held or not yet, from being pushed out by those that are loaded ahead."""
+        with self._changed:
+            self._wanted.update(keys)
+
+    def unwant(self, keys: Iterable[BlockKey]) -> None:
+        """Take a `want` back."""
+        with self._changed:
+            self._wanted.subtract(keys)
+            self._wanted = +self._wanted
+
+    def load_ahead(self, key: BlockKey, needed_bytes: int, decode: Callable[[], DecodedBlock]) -> bool:
+        """Decode a block into room that is there, or that only unwanted blocks take; False where there is none."""
+        with self._changed:
+            if key in self._held or key in self._decoding:
+                return True
+            if self._queue or not self._make_room(needed_bytes, ahead=True):
+                return False
+            self._counted += needed_bytes
+            self._decoding.add(key)
+        held = self._decode_into(key, needed_bytes, decode)
+        self._let_go(held)
+        return True
 
     @contextmanager
     def block(self, key: BlockKey, needed_bytes: int, decode: Callable[[], DecodedBlock]) -> Iterator[DecodedBlock]:
@@ -78,11 +126,7 @@ class BlockCache:
         try:
             yield held.block
         finally:
-            with self._changed:
-                held.readers -= 1
-                if held.forgotten and held.readers == 0:
-                    self._counted -= held.block.nbytes
-                self._changed.notify_all()
+            self._let_go(held)
 
     def forget(self, owner: object) -> None:
         """Let go of an owner's blocks; those that are being read count until they are not."""
@@ -97,6 +141,8 @@ class BlockCache:
     def _pin(self, key: BlockKey) -> "_Held | None":
         """The block if it is held; otherwise None, and the caller is the one that decodes it."""
         with self._changed:
+            if not _MAY_DECODE.get() and key not in self._held:
+                raise NotDecodedError
             self._changed.wait_for(lambda: key not in self._decoding)
             held = self._held.get(key)
             if held is None:
@@ -107,10 +153,18 @@ class BlockCache:
             return held
 
     def _decode(self, key: BlockKey, needed_bytes: int, decode: Callable[[], DecodedBlock]) -> "_Held":
-        reserved = 0
         try:
             self._reserve(needed_bytes)
-            reserved = needed_bytes
+        except BaseException:
+            with self._changed:
+                self._decoding.discard(key)
+                self._changed.notify_all()
+            raise
+        return self._decode_into(key, needed_bytes, decode)
+
+    def _decode_into(self, key: BlockKey, reserved: int, decode: Callable[[], DecodedBlock]) -> "_Held":
+        """Decode into `reserved` bytes that are counted already."""
+        try:
             held = _Held(decode())
             with self._changed:
                 self._counted += held.block.nbytes - reserved
@@ -122,6 +176,13 @@ class BlockCache:
                 self._counted -= reserved
                 self._decoding.discard(key)
                 self._changed.notify_all()
+
+    def _let_go(self, held: "_Held") -> None:
+        with self._changed:
+            held.readers -= 1
+            if held.forgotten and held.readers == 0:
+                self._counted -= held.block.nbytes
+            self._changed.notify_all()
 
     def _reserve(self, needed_bytes: int) -> None:
         """Wait for room, in the order of asking, so that small blocks do not starve a big one."""
@@ -137,10 +198,14 @@ class BlockCache:
                 self._queue.remove(me)
                 self._changed.notify_all()
 
-    def _make_room(self, needed_bytes: int) -> bool:
-        """Let go of blocks that nobody reads, the least recently used first, until there is room or none is left."""
+    def _make_room(self, needed_bytes: int, *, ahead: bool = False) -> bool:
+        """Let go of blocks that nobody reads, the least recently used first, until there is room or none is left.
+
+        Those that nobody wants go first, and `ahead` of their use no others do.
+        """
         idle = [key for key, held in self._held.items() if held.readers == 0]
-        for key in idle:
+        wanted = [] if ahead else [key for key in idle if key in self._wanted]
+        for key in [key for key in idle if key not in self._wanted] + wanted:
             if self._counted + needed_bytes <= self.limit_bytes:
                 break
             self._counted -= self._held.pop(key).block.nbytes

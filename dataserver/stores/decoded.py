@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
+from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.schema import LossMask, served_columns
@@ -83,14 +84,27 @@ class DecodedReader:
         offsets: NDArray[np.int64] | None,
     ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         for number, at in grouped(self._blocks.of(rows)):
-            key = BlockKey(owner=self._owner, shard=self._number, block=number)
-            needed_bytes = int(self._needed_bytes[number])
-            with self._cache.block(key, needed_bytes, partial(self._decode, number)) as block:
+            ref = self._ref(number)
+            with self._cache.block(ref.key, ref.needed_bytes, ref.decode) as block:
                 begins = block.starts[rows[at] - self._blocks.row_begins[number]]
                 if offsets is not None:
                     begins = begins + offsets[at]
                 part = _read(block, begins, lengths[at], token_bytes, mask=mask)
             yield at, part
+
+    def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
+        """What a read of `rows` needs, in the order of first use."""
+        numbers, first = np.unique(self._blocks.of(rows), return_index=True)
+        return [self._ref(number) for number in numbers[np.argsort(first)].tolist()]
+
+    def _ref(self, number: int) -> BlockRef:
+        return BlockRef(
+            store=self._manifest.fingerprint,
+            cache=self._cache,
+            key=BlockKey(owner=self._owner, shard=self._number, block=number),
+            needed_bytes=int(self._needed_bytes[number]),
+            decode=partial(self._decode, number),
+        )
 
     def _decode(self, block: int) -> DecodedBlock:
         begin, end = self._blocks.row_begins[block : block + 2].tolist()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import InternalError, StoreDamagedError
 from dataserver.storage.disk_cache import DiskCache
+from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import BlockFile, DecodedReader
 from dataserver.stores.files import ByteSource, ShardFiles
@@ -104,6 +105,21 @@ class ShardRows:
             for begin, blocks in zip(self._shard_begins.tolist(), self._tables.blocks, strict=False)
         ]
         return np.concatenate([*parts, self._shard_begins[-1:]])
+
+    def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
+        """Blocks that a read of `rows` decodes, about in the order of first use; none of what is mapped."""
+        shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
+        found: list[BlockRef] = []
+        for shard, at in sorted(grouped(shards), key=lambda group: int(group[1][0])):
+            reader = self._reader(shard)
+            if isinstance(reader, DecodedReader):
+                found += reader.blocks(rows[at] - self._shard_begins[shard])
+        return found
+
+    @property
+    def decodes(self) -> bool:
+        """Whether any shard is decoded, and not mapped."""
+        return any(shard.layout is None and shard.rows for shard in self._manifest.shards)
 
     def check_unchanged(self) -> None:
         """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.run_spec import LongRows
+from dataserver.stores.ahead import BlockRef
 from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
 from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, Figures, select
@@ -147,6 +148,15 @@ class StoreView:
         return self._shard_rows.read(
             store_rows, self._served(rows, store_rows), token_bytes, mask=True, offsets=offsets
         )
+
+    @property
+    def decodes(self) -> bool:
+        """Whether rows must be decoded before they are read, be it only some."""
+        return self._shard_rows.decodes
+
+    def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
+        """Blocks that a read of `rows` (int64[n]) needs, to be loaded ahead of it; none of what is mapped."""
+        return self._shard_rows.blocks(self.store_rows(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_view, (self.store, self.max_length, self.long_rows)

@@ -9,13 +9,13 @@ The seal may be made while the last micro-batches of the step before are on thei
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dataserver.batching.table import SourceTable
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError
 from dataserver.planning.plan import Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.streaming.answers import encode_opened
 from dataserver.streaming.attempts import LiveAttempt
+from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.opening import Opening
 from dataserver.streaming.registry import Registry, Session
 from dataserver.streaming.supply import ReadyStep
@@ -69,9 +69,9 @@ class AttemptSupply:
         return self._live.attempt.batch
 
     @property
-    def table(self) -> SourceTable:
-        """The run's."""
-        return self._live.context.table
+    def fetches(self) -> Fetches:
+        """The attempt's."""
+        return self._live.fetches
 
     @property
     def over(self) -> "asyncio.Future[DataServerError]":

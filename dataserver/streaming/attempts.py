@@ -17,6 +17,7 @@ from dataserver.ledger.totals import StepServed
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.streaming.contexts import RunContext
+from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.once import Once
 from dataserver.streaming.pacing import Pacing
@@ -45,7 +46,11 @@ RETRY_S = 0.5
 
 
 class LiveAttempt:
-    """Plans, seals, pacing and acks of one attempt. `over` carries the error that ends all its streams."""
+    """Plans, seals, pacing and acks of one attempt.
+
+    `over` carries the error that ends all its streams. `local_ranks`: data-parallel rank of each world rank that
+    streams from here.
+    """
 
     def __init__(
         self,
@@ -64,7 +69,8 @@ class LiveAttempt:
         self.context = context
         self.pacing = Pacing(acked_steps=run.acked_steps, sealed_step=run.sealed_step, max_steps_ahead=max_steps_ahead)
         self.over: asyncio.Future[DataServerError] = asyncio.get_running_loop().create_future()
-        self.local_ranks: set[int] = set()
+        self.local_ranks: dict[int, int] = {}
+        self.fetches = Fetches(context.table, threads)
         self._ledger = ledger
         self._threads = threads
         self._metrics = metrics
@@ -100,9 +106,12 @@ class LiveAttempt:
 
     async def _make_plan(self, step: int) -> Plan | EndOfRun:
         begin = await self._begin_of(step)
-        return await self._threads.plan(
+        plan = await self._threads.plan(
             self.context.planner.plan, begin, self.attempt.batch, self.attempt.dp_world_size
         )
+        if isinstance(plan, Plan):
+            self.fetches.start(plan, set(self.local_ranks.values()))
+        return plan
 
     async def _begin_of(self, step: int) -> Cursor:
         if step == self.attempt.base.step + 1:
@@ -188,6 +197,7 @@ class LiveAttempt:
         """Stop all work for this attempt. Idempotent."""
         self._attending.cancel()
         self._plans.cancel()
+        self.fetches.close()
         self._seals.cancel()
 
     async def _attend(self) -> None:
@@ -209,7 +219,7 @@ class LiveAttempt:
                 await asyncio.sleep(RETRY_S)
 
     async def _pause(self) -> None:
-        elsewhere = self.pacing.waiting and not self.local_ranks.issuperset(self.pacing.laggards())
+        elsewhere = self.pacing.waiting and not self.local_ranks.keys() >= set(self.pacing.laggards())
         try:
             async with asyncio.timeout(BUSY_POLL_S if elsewhere else IDLE_POLL_S):
                 await self._wake.wait()

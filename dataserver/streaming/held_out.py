@@ -5,9 +5,9 @@ here share their plans.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from dataserver.batching.table import SourceTable
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError, InvalidRequestError
 from dataserver.eval_spec import EvalSpec
@@ -15,6 +15,7 @@ from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.streaming.answers import encode_opened
 from dataserver.streaming.contexts import RunContext, RunContexts
+from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.once import Once
 from dataserver.streaming.opening import EvalOpening
 from dataserver.streaming.registry import Registry, Session
@@ -35,6 +36,8 @@ class Reading:
         self._dp_world_size = dp_world_size
         self._threads = threads
         self._plans: Once[Cursor, Plan | EndOfRun] = Once(KEPT_PLANS)
+        self.fetches = Fetches(context.table, threads)
+        self._readers: Counter[int] = Counter()
 
     async def plan(self, begin: Cursor) -> Plan | EndOfRun:
         """The step that begins at `begin`. Raises `StoreDamagedError` when the store changed on disk."""
@@ -44,8 +47,21 @@ class Reading:
         """Start planning the step that begins at `begin`."""
         self._plans.start(begin, lambda: self._make_plan(begin))
 
+    def enter(self, dp_rank: int) -> None:
+        """Count a stream of this rank in."""
+        self._readers[dp_rank] += 1
+
+    def leave(self, dp_rank: int) -> None:
+        """Count it out again; with the last one nothing more is loaded ahead."""
+        self._readers = self._readers - Counter((dp_rank,))
+        if not self._readers:
+            self.fetches.close()
+
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:
-        return await self._threads.plan(self._planned, begin)
+        plan = await self._threads.plan(self._planned, begin)
+        if isinstance(plan, Plan):
+            self.fetches.start(plan, self._readers.keys())
+        return plan
 
     def _planned(self, begin: Cursor) -> Plan | EndOfRun:
         self.context.check_unchanged()
@@ -70,6 +86,7 @@ class HeldOuts:
         begin = opening.begin or reading.context.planner.initial_cursor()
         reading.context.check_cursor(begin)
         self._registry.seat_reader(session)
+        reading.enter(opening.dp_rank)
         return HeldOutSupply(opening, begin, reading, session, self._registry)
 
     async def _make_reading(self, spec: EvalSpec, dp_world_size: int) -> Reading:
@@ -119,9 +136,9 @@ class HeldOutSupply:
         return self._reading.batch
 
     @property
-    def table(self) -> SourceTable:
-        """The store's."""
-        return self._reading.context.table
+    def fetches(self) -> Fetches:
+        """The reading's."""
+        return self._reading.fetches
 
     @property
     def over(self) -> "asyncio.Future[DataServerError]":
@@ -151,7 +168,9 @@ class HeldOutSupply:
     async def release(self) -> None:
         """Leave."""
         self._registry.unseat_reader(self._session)
+        self._reading.leave(self._opening.dp_rank)
 
     def release_soon(self) -> None:
         """Leave."""
         self._registry.unseat_reader(self._session)
+        self._reading.leave(self._opening.dp_rank)

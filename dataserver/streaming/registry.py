@@ -95,7 +95,7 @@ class Registry:
             key = (live.run_uid, live.attempt.attempt_id, world_rank)
             if self._sessions.get(key) is session:
                 del self._sessions[key]
-                live.local_ranks.discard(world_rank)
+                live.local_ranks.pop(world_rank, None)
             if not live.local_ranks and self._live.get(key[:2]) is live:
                 del self._live[key[:2]]
                 live.close()
@@ -157,7 +157,7 @@ class Registry:
                 max_steps_ahead=self._config.max_steps_ahead,
             )
             self._live[(run.uid, opening.attempt_id)] = live
-        live.local_ranks.add(opening.world_rank)
+        live.local_ranks[opening.world_rank] = opening.dp_rank
         live.pacing.update(Progress(attempt=opening.key, sealed_step=run.sealed_step, acked_steps=run.acked_steps))
         return live
 

@@ -14,7 +14,6 @@ import logging
 from collections import deque
 from typing import Any
 
-from dataserver.batching.encode import encode_planned
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.planning.plan import EndOfRun, Plan
@@ -27,7 +26,6 @@ from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.opening import EvalOpening, Opening, parse_opening
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.supply import ReadyStep, Supply
-from dataserver.streaming.threads import Threads
 from dataserver.streaming.waits import Waits
 
 log = logging.getLogger(__name__)
@@ -49,7 +47,6 @@ class StreamSession:
         config: ServerConfig,
         registry: Registry,
         held_outs: HeldOuts,
-        threads: Threads,
         waits: Waits,
         metrics: Metrics,
     ) -> None:
@@ -57,7 +54,6 @@ class StreamSession:
         self._config = config
         self._registry = registry
         self._held_outs = held_outs
-        self._threads = threads
         self._waits = waits
         self._metrics = metrics
         self._credits = Credits()
@@ -187,10 +183,8 @@ class StreamSession:
                 task.cancel()
 
     async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, round_index: int) -> bytes:
-        return await self._threads.encode(
-            encode_planned,
+        return await supply.fetches.encode(
             plan,
-            supply.table,
             round_index=round_index,
             dp_rank=supply.dp_rank,
             alignment=supply.batch.alignment,

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
+from dataserver.streaming.fetches import Fetches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class Supply(Protocol):
         """How steps are packed."""
 
     @property
-    def table(self) -> SourceTable:
-        """The samples."""
+    def fetches(self) -> Fetches:
+        """What encodes the steps' micro-batches."""
 
     @property
     def over(self) -> "asyncio.Future[DataServerError]":

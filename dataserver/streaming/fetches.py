@@ -1,0 +1,126 @@
+"""Blocks of planned steps, fetched and decoded before they are encoded.
+
+    plan of a step ──start──> its blocks, a few at a time ──> block cache
+    micro-batch ──encoded──> from what is held
+                   └ a block is not there: loaded now, off the encoding thread, and tried again
+
+So the one thread that encodes for all runs never waits for a storage. Where the cache is too small to hold the blocks
+of one micro-batch together, the micro-batch is encoded where its blocks are loaded, one after the other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
+
+from dataserver.batching.encode import encode_planned
+from dataserver.batching.table import SourceTable
+from dataserver.errors import DataServerError
+from dataserver.planning.plan import Plan
+from dataserver.sampling.order import Samples
+from dataserver.stores.ahead import BlockRef, Wish
+from dataserver.stores.block_cache import NotDecodedError, without_decoding
+from dataserver.streaming.threads import Threads
+
+log = logging.getLogger(__name__)
+
+# Loads ahead that a run has under way: enough to hide a storage's latency, and fewer than the threads that fetch from
+# one store, so that what is needed now does not wait behind what is needed later.
+LOADS_AHEAD = 12
+
+# Steps whose blocks are wished for: those that ranks are reading, and those that are planned ahead.
+STEPS_KEPT = 4
+
+# How often blocks are loaded for a micro-batch before it is encoded without having them all at once.
+TRIES = 2
+
+
+class Fetches:
+    """The blocks of one order's steps. Errors of what is loaded ahead show when it is needed."""
+
+    def __init__(self, table: SourceTable, threads: Threads) -> None:
+        self._table = table
+        self._threads = threads
+        self._free = asyncio.Semaphore(LOADS_AHEAD)
+        self._wishes: dict[int, Wish] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, plan: Plan, dp_ranks: Collection[int]) -> None:
+        """Begin to load what these ranks will read of a step."""
+        if not self._table.decodes:
+            return
+        for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
+            self._wishes.pop(step).close()
+        self._spawn(self._load_step(plan, tuple(dp_ranks)))
+
+    async def encode(
+        self, plan: Plan, *, round_index: int, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
+    ) -> bytes:
+        """`encode_planned`, with its blocks loaded first if they are not held."""
+        encode = partial(
+            encode_planned,
+            plan,
+            self._table,
+            round_index=round_index,
+            dp_rank=dp_rank,
+            alignment=alignment,
+            pad_to=pad_to,
+            sync_weights=sync_weights,
+        )
+        refs: list[BlockRef] = []
+        for _ in range(TRIES):
+            try:
+                return await self._threads.encode(_from_what_is_held, encode)
+            except NotDecodedError:
+                refs = await self._load(plan.samples.take(plan.rounds[round_index][dp_rank]))
+        return await self._threads.fetch(refs[0].store, encode)
+
+    def close(self) -> None:
+        """Load no more. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        while self._wishes:
+            self._wishes.popitem()[1].close()
+
+    async def _load(self, samples: Samples) -> list[BlockRef]:
+        refs = await self._threads.plan(self._table.blocks, samples)
+        await asyncio.gather(*(self._threads.fetch(ref.store, ref.load) for ref in refs if not ref.is_held))
+        return refs
+
+    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...]) -> None:
+        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table)
+        earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
+        if earlier is not None:
+            earlier.close()
+        await asyncio.gather(*(self._load_ahead(ref) for ref in refs if not ref.is_held))
+
+    async def _load_ahead(self, ref: BlockRef) -> None:
+        async with self._free:
+            await self._threads.fetch(ref.store, ref.load_ahead)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_quiet(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _from_what_is_held(encode: Callable[[], bytes]) -> bytes:
+    with without_decoding():
+        return encode()
+
+
+def _blocks_of_step(plan: Plan, dp_ranks: tuple[int, ...], table: SourceTable) -> list[BlockRef]:
+    """Each block once, in the order in which rounds first read it."""
+    found: dict[object, BlockRef] = {}
+    for ranks in plan.rounds:
+        for rank in dp_ranks:
+            for ref in table.blocks(plan.samples.take(ranks[rank])):
+                found.setdefault(ref.key, ref)
+    return list(found.values())
+
+
+async def _quiet(work: Coroutine[None, None, None]) -> None:
+    try:
+        await work
+    except DataServerError as error:
+        log.info("loading blocks ahead: %s", error.message)
