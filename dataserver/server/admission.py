@@ -49,6 +49,6 @@ class AdmissionReport:
             self._say(
                 f"store {name}: its {amplified.blocks:,} blocks take {amplified.decoded_bytes / 1e6:,.0f} MB decoded "
                 f"and block_cache_bytes is {amplified.cache_bytes / 1e6:,.0f} MB, so a full shuffle decodes about "
-                f"{amplified.rows_per_row:,.0f} rows for each row served: write smaller row groups or uncompressed "
-                "Arrow, or raise block_cache_bytes"
+                f"{amplified.rows_per_row:,.0f} rows for each row served: use shuffle = block, write smaller "
+                "row groups or uncompressed Arrow, or raise block_cache_bytes"
             )

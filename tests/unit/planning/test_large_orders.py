@@ -1,13 +1,16 @@
 """A billion rows cost what a thousand cost: step 1,000,000 is planned like step 10."""
 
+import time
 import tracemalloc
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from dataserver.cursor import Cursor
 from dataserver.planning.planner import Planner
-from dataserver.run_spec import BatchSpec, Shuffle
+from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
+from dataserver.sampling.build import sample_order
 from dataserver.sampling.order import Place
 from dataserver.sampling.union import plain_union
 
@@ -15,6 +18,15 @@ ROWS = 10**9
 STEP_10 = Cursor(order_fingerprint="order", step=9, position=9 * 512)
 STEP_1_000_000 = Cursor(order_fingerprint="order", step=999_999, position=999_999 * 512)
 DEEP = Cursor(order_fingerprint="order", step=10**12, epoch=10**6, position=ROWS - 100)
+
+
+@dataclass(frozen=True)
+class BlocksOf10000:
+    rows: int
+    kept_tokens: int = 1
+
+    def block_rows(self):
+        return np.full(self.rows // 10_000, 10_000)
 
 
 def planned(hashed_table, cursor, **spec):
@@ -37,6 +49,28 @@ def test_a_step_reads_as_much_at_any_depth(hashed_table, cursor, lookahead):
     assert peak < near_peak * 1.5
     assert abs(len(plan.samples) - len(near.samples)) < 0.2 * len(near.samples)
     assert plan.step == cursor.step + 1
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"shuffle": "block"}, {"weights": (1, 2)}, {"weights": (1, 2), "shuffle": "block"}]
+)
+def test_no_order_of_a_billion_rows_needs_memory_or_time_for_them(fields):
+    """The last step reads and holds what any does: for blocks, a few numbers for each of 100,000."""
+    weights = fields.get("weights", (None, None))
+    sources = tuple(Source(store=f"store-{number}", weight=weight) for number, weight in enumerate(weights))
+    spec = OrderSpec(sources=sources, max_length=8, shuffle=fields.get("shuffle", "full"))
+    tracemalloc.start()
+    order = sample_order(spec, [BlocksOf10000(ROWS // 2), BlocksOf10000(ROWS // 2)])
+    last = Place(epoch=5, position=order.epoch_size - 1)
+    samples = order.samples(last, 500)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(samples) == 500
+    assert peak < 30_000_000
+    order.samples(last, 500)
+    began = time.perf_counter()
+    order.samples(last, 500)
+    assert time.perf_counter() - began < 0.5
 
 
 def test_a_step_by_tokens_reads_little_more_than_it_takes(hashed_table):

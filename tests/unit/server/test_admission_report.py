@@ -52,5 +52,7 @@ def test_a_parquet_store_beyond_the_cache_is_told_what_a_full_shuffle_costs(tmp_
     (line,) = said(path, cache_bytes=120_000)[1:]
     assert line.startswith("store chat: its 100 blocks take 0 MB decoded and block_cache_bytes is 0 MB, so a full ")
     assert "decodes about 7 rows for each row served" in line
-    assert line.endswith("write smaller row groups or uncompressed Arrow, or raise block_cache_bytes")
+    assert line.endswith(
+        "use shuffle = block, write smaller row groups or uncompressed Arrow, or raise block_cache_bytes"
+    )
     assert len(said(path)) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import Shuffle
+from dataserver.sampling.blocks import BlockShuffled
 from dataserver.sampling.order import Place
 from dataserver.sampling.union import plain_union
 from dataserver.stores import BlockCache, open_store
@@ -141,6 +142,23 @@ def test_a_full_shuffle_over_a_store_beyond_the_cache_is_right_and_costs_what_wa
     assert sorted(served) == list(range(rows))
     assert len(decoded) * per_group / rows == pytest.approx(said.rows_per_row, rel=0.1)
     assert said.rows_per_row < per_group
+
+
+def test_a_block_shuffle_decodes_every_row_group_once_an_epoch(one_file, table, index_dir, decoded):
+    rows, per_group, window = 2_000, 50, 4
+    path = one_file(table([[row, 7, row] for row in range(rows)]), "parquet", rows_per_block=per_group)
+    two_windows, decoding = 2 * window * (per_group * 9 + (per_group + 1) * 8), 9_000
+    store = open_store(path, index_dir=index_dir, cache=BlockCache(two_windows + decoding))
+    view = store.view(3)
+    shuffled = BlockShuffled(view.block_rows(), window, seed=5)
+    decoded.clear()
+    for epoch in range(2):
+        for begin in range(0, rows, 8):
+            numbers = shuffled.rows(epoch, np.arange(begin, begin + 8))
+            tokens = np.frombuffer(b"".join(view.read(numbers, 2).tokens), np.uint16)
+            assert tokens[::3].tolist() == numbers.tolist()
+        assert len(decoded) == rows // per_group
+        decoded.clear()
 
 
 def test_nothing_is_said_of_a_store_that_fits_the_cache_or_is_mapped(one_file, table, index_dir):
