@@ -17,6 +17,8 @@ from dataserver.packing.placement import Items
 _SHORT_STRETCH = 96
 _SHORT_STRETCHES = 8
 
+_MAX = np.iinfo(np.int64).max
+
 
 def place_cheapest(items: Items, *, capacity: int, opened: int) -> NDArray[np.int64]:
     """The bin of each item (at least one, none above `capacity`), int64[n].
@@ -56,9 +58,14 @@ def _stretch(items: Items, at: int, room: NDArray[np.int64], cost: NDArray[np.in
     cheapest_before = np.minimum.accumulate(loads + items.cost[at:stop])[:-1]
     back = np.flatnonzero(loads[1:] >= cheapest_before)
     length = int(back[0]) + 1 if len(back) else len(numbers)
-    # A bin that had no room for the first item may have it for a smaller one.
-    most_room = int(room[~has_room].max(initial=0))
-    length = min(length, max(1, int(np.searchsorted(-items.size[at:stop], -most_room, side="left"))))
+    waiting = np.flatnonzero(~has_room & (room >= items.size[-1]))
+    if len(waiting) and length > 1:
+        # A bin that had no room for the first item may have it for a smaller one, and be cheaper than the i-th bin.
+        waiting = waiting[np.argsort(-room[waiting], kind="stable")]
+        with_room = np.searchsorted(-room[waiting], -items.size[at : at + length], side="right")
+        least = np.minimum.accumulate(np.concatenate(([_MAX], cost[waiting])))[with_room]
+        cheaper = np.flatnonzero(least <= loads[:length])
+        length = int(cheaper[0]) if len(cheaper) else length
     return numbers[:length]
 
 

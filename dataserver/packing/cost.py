@@ -33,4 +33,7 @@ class CostModel:
         excess = ((self.linear + self.quadratic * longest) * total).bit_length() - _BITS
         if excess <= 0:
             return (self.linear + self.quadratic * lengths) * lengths
+        if ((self.linear + self.quadratic * longest) * longest).bit_length() <= _BITS:
+            costs: NDArray[np.int64] = (self.linear + self.quadratic * lengths) * lengths >> excess
+            return np.maximum(costs, 1)
         return np.array([max(1, cost >> excess) for cost in self.of(lengths)], dtype=np.int64)

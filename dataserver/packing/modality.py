@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.packing.cost import CostModel
-from dataserver.packing.pack import bins_needed, pack
+from dataserver.packing.pack import Filling, bins_needed, pack
 from dataserver.packing.rounds import Rounds
 from dataserver.run_spec import PackingPolicy
 
@@ -31,7 +31,7 @@ def pack_by_modality(
     cost: CostModel,
     round_multiple: int = 1,
     known: Rounds = (),
-    equally_full: bool = False,
+    filling: Filling | None = None,
     spread: bool = False,
 ) -> tuple[Rounds, int]:
     """What `pack` does, with text and images in rounds of their own; returns the rounds and how many are of images.
@@ -47,7 +47,7 @@ def pack_by_modality(
         policy=policy,
         cost=cost,
         round_multiple=round_multiple,
-        equally_full=equally_full,
+        filling=filling,
         spread=spread,
     )
     if has_images is None or not has_images.any():

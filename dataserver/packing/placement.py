@@ -33,41 +33,50 @@ class Items:
         return len(self.index)
 
 
-def place(items: Items, *, capacity: int, rule: Rule, opened: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def place(
+    items: Items, *, capacity: int, rule: Rule, opened: NDArray[np.int64] | None = None, most: int | None = None
+) -> NDArray[np.int64]:
     """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open.
 
-    `opened`: the room of each bin that stands ready at the start; none by default.
+    `opened`: the room of each bin that stands ready at the start; none by default. Where more than `most` bins
+    are needed, the items from there on are all given the number `most`.
     """
+    # Heaps of whole numbers, each a value and a bin in one, because pairs take twice as long to compare.
     begins = np.flatnonzero(np.diff(items.size, prepend=-1))
     counts = np.diff(begins, append=len(items))
     smallest = int(items.size[-1])
     by_number = rule is Rule.FIRST_FIT
     room: list[int] = [] if opened is None else opened.tolist()
-    # (what the rule prefers, number)
-    active = sorted((number if by_number else left, number) for number, left in enumerate(room))
-    waiting: list[tuple[int, int]] = []  # (-room, number)
+    many = len(room) + len(items)
+    # What the rule prefers; for best fit, room * many + number.
+    active = list(range(len(room))) if by_number else sorted(left * many + at for at, left in enumerate(room))
+    waiting: list[int] = []  # (capacity - room) * many + number
     numbers: list[int] = []
     amounts: list[int] = []
     for size, count in zip(items.size[begins].tolist(), counts.tolist(), strict=True):
-        while waiting and -waiting[0][0] >= size:
-            left, number = heappop(waiting)
-            heappush(active, (number if by_number else -left, number))
+        fits = (capacity - size + 1) * many
+        while waiting and waiting[0] < fits:
+            number = heappop(waiting) % many
+            heappush(active, number if by_number else room[number] * many + number)
         missing = count
         while missing:
-            while active and room[active[0][1]] < size:
-                number = heappop(active)[1]
+            while active and room[active[0] % many] < size:
+                number = heappop(active) % many
                 if room[number] >= smallest:  # else nothing will ever fit
-                    heappush(waiting, (-room[number], number))
+                    heappush(waiting, (capacity - room[number]) * many + number)
             if not active:
-                active.append((len(room) if by_number else capacity, len(room)))
+                if len(room) == most:
+                    return np.append(numbers, most).repeat([*amounts, len(items) - sum(amounts)])
+                active.append(len(room) if by_number else capacity * many + len(room))
                 room.append(capacity)
-            number = active[0][1]
-            taken = min(missing, room[number] // size)
+            number = active[0] % many
+            taken = 1 if missing == 1 else min(missing, room[number] // size)
             missing -= taken
             room[number] -= taken * size
             numbers.append(number)
             amounts.append(taken)
-            heapreplace(active, (number if by_number else room[number], number))
+            if not by_number:
+                heapreplace(active, room[number] * many + number)
     return np.repeat(np.array(numbers, dtype=np.int64), amounts)
 
 

@@ -43,12 +43,11 @@ class Arrangement:
         """The sum over rounds of the highest cost."""
         return int(self.table.max(axis=1).sum())
 
-    @property
-    def is_even(self) -> bool:
-        """Whether it lasts hardly longer than any arrangement of the same samples must."""
+    def is_even(self, part: int) -> bool:
+        """Whether it lasts longer than any arrangement of the same samples must by at most one in `part`."""
         ranks = self.numbers.shape[1]
         mean = int(self.cost.sum()) // ranks
-        return bool((self.duration - mean) * EVEN <= mean)
+        return bool((self.duration - mean) * part <= mean)
 
 
 def in_bin_order(items: Items, bins: NDArray[np.int64], *, rounds: int, dp_world_size: int) -> Arrangement:

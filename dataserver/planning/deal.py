@@ -13,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.cursor import Deal
+from dataserver.packing.figures import cost_table
 from dataserver.packing.modality import HasImages, pack_by_modality
-from dataserver.packing.pack import CostModel, Rounds
+from dataserver.packing.pack import CostModel, Filling, Rounds
 from dataserver.run_spec import PackingPolicy
 
 # A step may be off its share of tokens by this part of the share.
 _TOLERANCE = 20
+
+# Ways to pack a window: the best, or else those whose rounds have about as many tokens each.
+_FILLINGS = ((None, False), *((filling, spread) for spread in (False, True) for filling in Filling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +43,28 @@ def deal_window(lengths: NDArray[np.int64], steps: int, deal: Deal, has_images: 
     No step is empty, and each has its share `sum(lengths) / steps` of the tokens, give or take a
     twentieth of it; where the samples are too long for that, give or take the longest.
     """
-    near = None
+    found = []
     if len(lengths) >= deal.dp_world_size * steps:
-        for equally_full, spread in ((False, False), (True, False), (True, True)):
-            rounds = _packed(lengths, has_images, steps, deal, equally_full=equally_full, spread=spread)
+        for filling, spread in _FILLINGS:
+            rounds = _packed(lengths, has_images, steps, deal, filling=filling, spread=spread)
             dealt = _deal_rounds(lengths, steps, rounds)
             error = _share_error(lengths, dealt.steps, steps)
-            if error * _TOLERANCE <= lengths.sum():
-                return dealt
-            if near is None and error <= int(lengths.max()) * steps:
-                near = dealt
-    return near or DealtSamples(_deal_samples(lengths, steps))
+            if error <= max(int(lengths.max()) * steps, int(lengths.sum()) // _TOLERANCE):
+                found.append((error * _TOLERANCE > lengths.sum(), _duration(lengths, rounds, deal), dealt))
+            if found and not found[-1][0] and filling is None:
+                break
+    if not found:
+        return DealtSamples(_deal_samples(lengths, steps))
+    return min(found, key=lambda each: each[:2])[2]
+
+
+def _duration(lengths: NDArray[np.int64], rounds: Rounds, deal: Deal) -> int:
+    """The sum over rounds of the highest cost."""
+    return int(cost_table(lengths, rounds, CostModel(deal.cost_linear, deal.cost_quadratic)).max(axis=1).sum())
 
 
 def _packed(
-    lengths: NDArray[np.int64], has_images: HasImages, steps: int, deal: Deal, *, equally_full: bool, spread: bool
+    lengths: NDArray[np.int64], has_images: HasImages, steps: int, deal: Deal, *, filling: Filling | None, spread: bool
 ) -> Rounds:
     rounds, _ = pack_by_modality(
         lengths,
@@ -64,7 +75,7 @@ def _packed(
         policy=PackingPolicy(deal.policy),
         cost=CostModel(deal.cost_linear, deal.cost_quadratic),
         round_multiple=steps,
-        equally_full=equally_full,
+        filling=filling,
         spread=spread,
     )
     return rounds
