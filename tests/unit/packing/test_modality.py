@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from dataserver.packing.cost import CostModel
 from dataserver.packing.figures import packing_figures
 from dataserver.packing.modality import pack_by_modality, rounds_needed
-from dataserver.packing.pack import footprints_of, pack
+from dataserver.packing.pack import Filling, footprints_of, pack
 from dataserver.run_spec import PackingPolicy
 
 CAPACITY = 64
 mixes = st.lists(st.tuples(st.integers(2, CAPACITY), st.booleans()), min_size=1, max_size=60)
-flags = st.sampled_from([{}, {"equally_full": True}, {"equally_full": True, "spread": True}])
+flags = st.fixed_dictionaries({"filling": st.sampled_from([None, *Filling]), "spread": st.booleans()})
 
 
 def rules(ranks, policy, alignment=1, **more):
