@@ -84,6 +84,8 @@ class StoreConfig(Settings):
     is read, except what links to files inside lead to; the log names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
+    split: str | None = Field(default=None, min_length=1)
+    """The split to serve of a directory that `save_to_disk` of a `DatasetDict` wrote."""
     storage: dict[str, str] = Field(default_factory=dict)
     """Options of the storage behind a URL, such as an endpoint or a region. Credentials are none of them: they come
     from the environment."""

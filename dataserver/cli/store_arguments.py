@@ -9,6 +9,7 @@ from dataserver.stores import LossMask
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the path of a store, and what decides which of its rows are served."""
     parser.add_argument("path", metavar="PATH", help="a file, a directory, or a URL of either")
+    parser.add_argument("--split", metavar="NAME", help="the split to read of a saved DatasetDict")
     parser.add_argument(
         "--max-length", type=whole_number(1), metavar="N", help="longest sample served; default: the longest row"
     )

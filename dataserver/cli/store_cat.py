@@ -32,7 +32,7 @@ def _cat(arguments: argparse.Namespace) -> int:
 
     first, last = arguments.rows
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, progress=progress)
+        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
     with store:
         if first and first >= store.rows:
             raise OutOfRangeError(f"There is no row {first} in '{arguments.path}', which has {store.rows} rows.")

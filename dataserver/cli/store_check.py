@@ -69,7 +69,7 @@ def _checked(arguments: argparse.Namespace) -> "StoreInfo":
     from dataserver.stores.selection import check_usable
 
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, progress=progress)
+        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
     with store:
         if arguments.vocab_size is not None:
             store.check_vocab(arguments.vocab_size)

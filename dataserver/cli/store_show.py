@@ -40,7 +40,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     tokenizer = load_tokenizer(arguments.tokenizer)
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, progress=progress)
+        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
     with store:
         rows = range(min(_SHOWN, store.rows)) if arguments.row is None else arguments.row
         views = [_view(store, tokenizer, row, arguments.max_length) for row in rows]

@@ -180,8 +180,11 @@ def _check_one_format(files: StoreFiles, formats: dict[str, str]) -> None:
 
 def _splits_refusal(files: StoreFiles) -> StoreRefusedError:
     splits = _read_json(files, _SPLITS).get("splits", [])
-    choices = ", ".join(f"'{files.name}/{split}'" for split in splits)
-    return StoreRefusedError(f"'{files.name}' holds several splits of a data set. Name one of them: {choices}.")
+    choices = ", ".join(f"'{split}'" for split in splits)
+    return StoreRefusedError(
+        f"'{files.name}' holds several splits of a data set: {choices}. Name one of them, as `split` in the "
+        "configuration or --split at the command line."
+    )
 
 
 def _discover_saved(files: StoreFiles) -> Discovery:

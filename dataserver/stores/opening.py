@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from dataserver.errors import StoreDamagedError, StoreRefusedError
+from dataserver.errors import StoreDamagedError, StoreNotFoundError, StoreRefusedError
 from dataserver.storage import is_url
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.block_cache import BlockCache, shared_cache
@@ -26,6 +26,7 @@ from dataserver.stores.remote_files import discover_url
 from dataserver.stores.schema import LossMask
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.spans import FetchTables
+from dataserver.stores.splits import split_directory
 from dataserver.stores.store import Store
 from dataserver.stores.tables import Tables
 
@@ -34,6 +35,7 @@ def open_store(
     path: str | Path,
     *,
     loss_mask: LossMask = LossMask.COLUMN,
+    split: str | None = None,
     index_dir: Path | None = None,
     progress: ReportBytes | None = None,
     cache: BlockCache | None = None,
@@ -42,10 +44,11 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, a file, a directory or a URL of either; the first time every row is checked.
 
-    `index_dir`: where derived data goes, by default `~/.cache/dataserver/index`. `progress` is
-    called with bytes done and bytes in all while rows are checked. `cache` holds decoded blocks, by
-    default one of 1 GiB that all stores of the process share. For URLs, `storage_options` go to the
-    storage, and `disk_cache` keeps what was fetched; without one every block is fetched when it is read.
+    `split`: the one to open of a saved `DatasetDict`. `index_dir`: where derived data goes, by default
+    `~/.cache/dataserver/index`. `progress` is called with bytes done and bytes in all while rows are
+    checked. `cache` holds decoded blocks, by default one of 1 GiB that all stores of the process share.
+    For URLs, `storage_options` go to the storage, and `disk_cache` keeps what was fetched; without one
+    every block is fetched when it is read.
 
     Raises `StoreNotFoundError`, `StoreRefusedError` for the first rule that the store breaks,
     `UnavailableError` while the storage is out of reach, and `InvalidConfigError` if the index cannot be written.
@@ -55,7 +58,7 @@ def open_store(
     index = default_index_dir() if index_dir is None else index_dir.absolute()
     options = dict(storage_options or {})
     try:
-        discovery = discover(where) if isinstance(where, Path) else discover_url(where, options)
+        discovery, where = _discover(where, split, options)
         discovery = _with_copies(discovery, index, loss_mask)
         place = _Place(where=where, options=options, index=index, loss_mask=loss_mask)
         manifest, tables = _find(place, discovery) or _admit(place, discovery, progress or report_nothing)
@@ -123,6 +126,18 @@ class _Place:
     def manifest_path(self) -> Path:
         key = json.dumps([str(self.where), sorted(self.options.items()), str(self.loss_mask), INDEX_VERSION])
         return self.index / "manifests" / f"{xxhash.xxh3_128_hexdigest(key.encode())}.json"
+
+
+def _discover(where: Path | str, split: str | None, options: Mapping[str, str]) -> tuple[Discovery, Path | str]:
+    """The files of the store, and where they lie."""
+    inside = where if split is None else split_directory(where, split)
+    try:
+        return (discover(inside) if isinstance(inside, Path) else discover_url(inside, options)), inside
+    except StoreNotFoundError:
+        if split is not None:
+            # Says which splits there are, if there are any.
+            _discover(where, None, options)
+        raise
 
 
 def _with_copies(discovery: Discovery, index: Path, loss_mask: LossMask) -> Discovery:

@@ -57,6 +57,7 @@ def open_catalog(
             stores[name] = open_store(
                 settings.path,
                 loss_mask=LossMask(settings.loss_mask),
+                split=settings.split,
                 index_dir=config.index_dir,
                 progress=_named(progress or _report_nothing, name),
                 cache=cache,

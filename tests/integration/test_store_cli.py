@@ -117,6 +117,16 @@ def test_show_reports_what_check_reports(dataserver, store):
     assert text.splitlines()[1:] == as_checked.splitlines()[1:]
 
 
+def test_check_reads_the_split_that_is_named(dataserver, store, tmp_path):
+    splits = tmp_path / "splits"
+    (splits / "train").mkdir(parents=True)
+    (splits / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    store.rename(splits / "train" / "rows.parquet")
+    assert json.loads(dataserver("store", "check", splits, "--split", "train", "--json").stdout)["rows"] == 5
+    refused = dataserver("store", "check", splits)
+    assert (refused.returncode, "several splits of a data set: 'train'" in refused.stderr) == (1, True)
+
+
 def test_check_shows_what_comes_of_splitting_long_rows(dataserver, store):
     asked = ("store", "check", store, "--max-length", 2, "--long-rows", "split")
     report = json.loads(dataserver(*asked, "--loss-mask", "all", "--json").stdout)

@@ -2,13 +2,17 @@
 
 import json
 import os
+import pickle
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataserver.errors import StoreNotFoundError, StoreRefusedError
+from dataserver.config import ServerConfig
+from dataserver.errors import InvalidConfigError, StoreNotFoundError, StoreRefusedError
+from dataserver.stores import open_store
 from dataserver.stores.discovery import natural_key
+from dataserver.streaming.catalog import open_catalog
 
 ROWS = [[number, number + 1] for number in range(40)]
 
@@ -231,9 +235,49 @@ def test_a_saved_data_set_serves_the_files_that_its_state_names(opened, tmp_path
     assert "names the data file 'data-00001-of-00002.arrow', which is not there" in refusal(opened, directory)
 
 
-def test_a_directory_of_splits_lists_them(opened, tmp_path):
-    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    assert f"'{tmp_path / 'train'}', '{tmp_path / 'test'}'" in refusal(opened, tmp_path)
+@pytest.fixture
+def splits(tmp_path, write, table):
+    """What `save_to_disk` of a `DatasetDict` leaves."""
+    directory = tmp_path / "splits"
+    for split, token in (("train", 1), ("test", 9)):
+        (directory / split).mkdir(parents=True)
+        write(directory / split / "data-00000-of-00001", table([[token, token]]), "arrow_stream")
+        state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_split": "train"}
+        (directory / split / "state.json").write_text(json.dumps(state))
+    (directory / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    return directory
+
+
+def test_a_directory_of_splits_lists_them(opened, splits):
+    assert f"'{splits}' holds several splits of a data set: 'train', 'test'." in refusal(opened, splits)
+
+
+def test_a_split_that_is_named_is_a_store(splits, index_dir):
+    train, test = (open_store(splits, split=split, index_dir=index_dir) for split in ("train", "test"))
+    assert (first_tokens(train), first_tokens(test)) == ([1], [9])
+    assert train.fingerprint == open_store(splits / "train", index_dir=index_dir).fingerprint
+    assert first_tokens(pickle.loads(pickle.dumps(test))) == [9]  # noqa: S301
+    assert first_tokens(open_store(f"file://{splits}", split="test", index_dir=index_dir)) == [9]
+
+
+def test_a_server_serves_the_split_that_its_configuration_names(splits, index_dir):
+    settings = {"chat": {"path": str(splits), "split": "test"}}
+    catalog = open_catalog(ServerConfig(stores=settings, index_dir=index_dir))
+    assert first_tokens(catalog.get("chat")) == [9]
+
+
+def test_a_split_that_is_not_there_is_answered_with_those_that_are(splits, index_dir, tmp_path):
+    for where in (splits, f"file://{splits}"):
+        with pytest.raises(StoreRefusedError, match="'train', 'test'"):
+            open_store(where, split="validation", index_dir=index_dir)
+    with pytest.raises(StoreNotFoundError):
+        open_store(tmp_path / "nowhere", split="train", index_dir=index_dir)
+
+
+@pytest.mark.parametrize("split", ["", "..", "../train", "a/b", "/train"])
+def test_a_split_is_a_name_and_no_path(splits, index_dir, split):
+    with pytest.raises(InvalidConfigError, match="no name of a split"):
+        open_store(splits, split=split, index_dir=index_dir)
 
 
 @pytest.mark.parametrize("kind", ["broken link", "pipe"])
