@@ -27,7 +27,7 @@ from dataserver.streaming.threads import Threads
 log = logging.getLogger(__name__)
 
 # Plans and seals that are kept. Ranks are at most a few steps apart; one that reconnects may be further behind.
-KEPT_STEPS = 16
+KEPT_STEPS = 32
 
 # Acks that arrive within this time share a transaction. While every rank streams from here nobody waits for what the
 # ledger knows, and they may be gathered for longer.
@@ -98,7 +98,7 @@ class LiveAttempt:
 
     def prefetch(self, after: int) -> None:
         """Start planning the steps after `after`. Seals nothing."""
-        for step in range(after + 1, after + 1 + PLANS_AHEAD):
+        for step in range(after + 1, after + 1 + max(PLANS_AHEAD, self.fetches.plans_ahead)):
             before = self._plans.peek(step - 1)
             if isinstance(before, EndOfRun) or (before is not None and before.last):
                 return

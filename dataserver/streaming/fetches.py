@@ -26,10 +26,14 @@ log = logging.getLogger(__name__)
 
 # Loads ahead that a run has under way: enough to hide a storage's latency, and fewer than the threads that fetch from
 # one store, so that what is needed now does not wait behind what is needed later.
-LOADS_AHEAD = 12
+LOADS_AHEAD = 24
 
-# Steps whose blocks are wished for: those that ranks are reading, and those that are planned ahead.
-STEPS_KEPT = 4
+# Plans that are made ahead where blocks must be fetched: with steps of 20 ms, time for some rounds of GETs of 30 ms,
+# such as the first step of a window of blocks needs.
+PLANS_AHEAD = 16
+
+# Steps whose blocks are wished for: those that are planned ahead, and those that ranks are reading.
+STEPS_KEPT = PLANS_AHEAD + 2
 
 # How often blocks are loaded for a micro-batch before it is encoded without having them all at once.
 TRIES = 2
@@ -44,6 +48,11 @@ class Fetches:
         self._free = asyncio.Semaphore(LOADS_AHEAD)
         self._wishes: dict[int, Wish] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def plans_ahead(self) -> int:
+        """How many steps to plan ahead, so that they can be loaded; 0 where nothing is."""
+        return PLANS_AHEAD if self._table.decodes else 0
 
     def start(self, plan: Plan, dp_ranks: Collection[int]) -> None:
         """Begin to load what these ranks will read of a step."""

@@ -23,7 +23,7 @@ INSPECT_THREADS = 2
 ENCODE_THREADS = 1
 
 # A store's own, so that one whose storage hangs takes no thread from another. They wait for the network.
-FETCH_THREADS = 16
+FETCH_THREADS = 32
 
 
 class Threads:
