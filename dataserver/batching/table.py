@@ -49,6 +49,8 @@ class SourceTable:
 
     def read(self, samples: Samples) -> Slices:
         """Tokens, `token_bytes` wide, and loss mask of each sample; raises as `StoreView.read` does."""
+        if len(self._views) == 1:
+            return self._views[0].read(samples.row, self.token_bytes)
         parts = (
             (at, self._views[source].read(samples.row[at], self.token_bytes)) for source, at in grouped(samples.source)
         )

@@ -61,4 +61,4 @@ def _is_joinable(layout: ShardLayout) -> bool:
 
 def _columns(layout: ShardLayout) -> list[tuple[str, ColumnLayout]]:
     parts = [(field.name, getattr(layout, field.name)) for field in fields(layout)]
-    return [(name, part) for name, part in parts if part is not None]
+    return [(name, part) for name, part in parts if isinstance(part, ColumnLayout)]

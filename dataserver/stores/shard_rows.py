@@ -6,7 +6,6 @@ rows ──> shard (search) ──> its neighbours ──> reader (mapped or dec
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -80,23 +79,24 @@ class ShardRows:
 
         Raises `StoreDamagedError` if a shard changed since it was admitted.
         """
-        return gathered(self._parts(rows, lengths, token_bytes, mask=mask, offsets=offsets), len(rows))
-
-    def _parts(
-        self,
-        rows: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        token_bytes: int,
-        *,
-        mask: bool,
-        offsets: NDArray[np.int64] | None,
-    ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
         self._check_now_and_then(set(shards.tolist()))
-        for number, at in grouped(self._neighbours_of[shards]):
-            within = rows[at] - self._shard_begins[self._neighbours[number].begin]
-            skipped = None if offsets is None else offsets[at]
-            yield at, self._reader(number).read(within, lengths[at], token_bytes, mask=mask, offsets=skipped)
+        if len(self._neighbours) == 1:
+            return self._reader(0).read(rows, lengths, token_bytes, mask=mask, offsets=offsets)
+        parts = (
+            (
+                at,
+                self._reader(number).read(
+                    rows[at] - self._shard_begins[self._neighbours[number].begin],
+                    lengths[at],
+                    token_bytes,
+                    mask=mask,
+                    offsets=None if offsets is None else offsets[at],
+                ),
+            )
+            for number, at in grouped(self._neighbours_of[shards])
+        )
+        return gathered(parts, len(rows))
 
     def block_begins(self) -> NDArray[np.int64]:
         """The first row of each block of the store, and the number of rows, int64[b + 1]."""

@@ -115,7 +115,7 @@ class MicroBatch:
 
 def footprints(lengths: NDArray[np.int64], alignment: int) -> NDArray[np.int64]:
     """Round `lengths` (int64[n]) up to multiples of `alignment`."""
-    return -(-lengths // alignment) * alignment
+    return lengths if alignment == 1 else -(-lengths // alignment) * alignment
 
 
 def encode_micro_batch(
@@ -155,7 +155,7 @@ def encode_micro_batch(
     # Protobuf writes fields by number, so this one stands between the large ones.
     padding = pb.MicroBatch(padding=len(tokens) - int(occupied.sum()))
     message.checksum = _checksum(
-        message, padding.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+        message, lengths, padding.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
     )
     parts: list[Payload] = [message.SerializeToString()]
     parts += field(_LOSS_MASK, mask_bytes)
@@ -200,8 +200,9 @@ def _decode(data: memoryview) -> MicroBatch:
     where = f"step {message.step}, round {message.round}"
     mask_bytes, weight_bytes, token_bytes = large.values()
     image_parts = [] if image_bytes is None else [image_bytes]
+    lengths = np.array(message.lengths, dtype=np.int64)
     checksum = _checksum(
-        message, message.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+        message, lengths, message.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
     )
     if message.checksum != checksum:
         raise ChecksumMismatchError(f"{where}: the micro-batch arrived damaged", step=message.step, round=message.round)
@@ -209,7 +210,6 @@ def _decode(data: memoryview) -> MicroBatch:
         raise ChecksumMismatchError(
             f"{where}: impossible token_bytes {message.token_bytes} or alignment {message.alignment}"
         )
-    lengths = np.array(message.lengths, dtype=np.int64)
     positions = int(footprints(lengths, message.alignment).sum()) + message.padding
     sizes = (len(token_bytes), len(mask_bytes), len(weight_bytes))
     if sizes != (positions * message.token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
@@ -235,12 +235,19 @@ def _decode(data: memoryview) -> MicroBatch:
 
 
 def _checksum(
-    message: pb.MicroBatch, padding: int, *, mask: Payload, weights: Payload, images: Sequence[Payload], tokens: Payload
+    message: pb.MicroBatch,
+    lengths: NDArray[np.int64],
+    padding: int,
+    *,
+    mask: Payload,
+    weights: Payload,
+    images: Sequence[Payload],
+    tokens: Payload,
 ) -> int:
     numbers = (message.round, message.sync_weights, message.token_bytes, message.alignment, message.target_count)
     sizes = (len(weights), sum(map(len, images)))
     digest = xxhash.xxh3_64(np.array([message.step, *numbers, padding, *sizes], dtype="<u8").tobytes())
-    digest.update(np.array(message.lengths, dtype="<u4").tobytes())
+    digest.update(lengths.astype("<u4").tobytes())
     for part in (mask, weights, *images, tokens):
         digest.update(part)
     return digest.intdigest()
