@@ -10,17 +10,16 @@ as exactly the bytes that any protobuf implementation would write:
 Encoding: https://protobuf.dev/programming-guides/encoding/.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import xxhash
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.checksum import checksum_of
 from dataserver.wire.fields import Payload, field, fields_of, read_varint, varint
 from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
 
@@ -154,7 +153,7 @@ def encode_micro_batch(
     )
     # Protobuf writes fields by number, so this one stands between the large ones.
     padding = pb.MicroBatch(padding=len(tokens) - int(occupied.sum()))
-    message.checksum = _checksum(
+    message.checksum = checksum_of(
         message, lengths, padding.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
     )
     parts: list[Payload] = [message.SerializeToString()]
@@ -201,7 +200,7 @@ def _decode(data: memoryview) -> MicroBatch:
     mask_bytes, weight_bytes, token_bytes = large.values()
     image_parts = [] if image_bytes is None else [image_bytes]
     lengths = np.array(message.lengths, dtype=np.int64)
-    checksum = _checksum(
+    checksum = checksum_of(
         message, lengths, message.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
     )
     if message.checksum != checksum:
@@ -232,22 +231,3 @@ def _decode(data: memoryview) -> MicroBatch:
         loss_weight=np.frombuffer(weight_bytes, dtype="<f4") if weight_bytes else None,
         images=None if image_bytes is None else decode_images(image_bytes, len(lengths), where),
     )
-
-
-def _checksum(
-    message: pb.MicroBatch,
-    lengths: NDArray[np.int64],
-    padding: int,
-    *,
-    mask: Payload,
-    weights: Payload,
-    images: Sequence[Payload],
-    tokens: Payload,
-) -> int:
-    numbers = (message.round, message.sync_weights, message.token_bytes, message.alignment, message.target_count)
-    sizes = (len(weights), sum(map(len, images)))
-    digest = xxhash.xxh3_64(np.array([message.step, *numbers, padding, *sizes], dtype="<u8").tobytes())
-    digest.update(lengths.astype("<u4").tobytes())
-    for part in (mask, weights, *images, tokens):
-        digest.update(part)
-    return digest.intdigest()
