@@ -16,7 +16,8 @@
     │   ├── HolderFencedError      the launcher instance was displaced by another
     │   ├── ForeignCursorError     a cursor belongs to another order
     │   ├── AlreadyCommittedError  a fresh start on a run with committed steps
-    │   └── PlanMismatchError      another plan was sealed than is computed here
+    │   ├── PlanMismatchError      another plan was sealed than is computed here
+    │   └── OutdatedPlanError      a plan was made before the run's newest stage was known
     ├── StoreRefusedError          a store breaks a rule of admission
     ├── DamagedError               never retried
     │   ├── StoreDamagedError      a store changed after its admission
@@ -110,6 +111,10 @@ class PlanMismatchError(PreconditionError):
     """This server computes another plan than the one that was sealed."""
 
 
+class OutdatedPlanError(PreconditionError):
+    """A plan was made by a server that did not know the run's newest stage yet; it learns of it and plans again."""
+
+
 class StoreRefusedError(DataServerError):
     """A store breaks a rule of admission."""
 
@@ -170,6 +175,7 @@ REASONS: tuple[Reason, ...] = tuple(
         (ForeignCursorError, "FOREIGN_CURSOR", "FAILED_PRECONDITION"),
         (AlreadyCommittedError, "ALREADY_COMMITTED", "FAILED_PRECONDITION"),
         (PlanMismatchError, "PLAN_MISMATCH", "FAILED_PRECONDITION"),
+        (OutdatedPlanError, "OUTDATED_PLAN", "FAILED_PRECONDITION"),
         (StoreRefusedError, "STORE_REFUSED", "FAILED_PRECONDITION"),
         (StoreDamagedError, "STORE_DAMAGED", "DATA_LOSS"),
         (ChecksumMismatchError, "CHECKSUM_MISMATCH", "DATA_LOSS"),

@@ -66,12 +66,13 @@ class Lineage:
     """Which checkpoints belong to a run as it stands.
 
     The run was last begun, or rewound, at step `base_step` under attempt number `attempt`; what
-    lower attempts did after that step is abandoned, though its files may still lie there.
+    lower attempts did after that step is abandoned, though its files may still lie there. A checkpoint's cursor
+    has the fingerprint of one of the run's stages.
     """
 
     run: str
     run_uid: str
-    order_fingerprint: str
+    order_fingerprints: tuple[str, ...]
     attempt: int
     base_step: int
 
@@ -189,10 +190,10 @@ def discard(path: Path) -> None:
 
 def _check_order(checkpoint: Checkpoint, lineage: Lineage) -> None:
     record = checkpoint.record
-    if record.cursor.order_fingerprint != lineage.order_fingerprint:
+    if record.cursor.order_fingerprint not in lineage.order_fingerprints:
         raise CheckpointError(
             f"{checkpoint.path} belongs to another order than run {lineage.run!r}: its fingerprint is "
-            f"{record.cursor.order_fingerprint}, the run's {lineage.order_fingerprint}; "
+            f"{record.cursor.order_fingerprint}, the run's {' and '.join(lineage.order_fingerprints)}; "
             "restore the sources, seed and stores, or use another checkpoint.dir"
         )
 

@@ -162,9 +162,8 @@ class ServerFeed:
         if wait_alive:
             run = self._after_predecessor(run)
         attempt, base_step = self._last_base(run)
-        return Lineage(
-            run=run.name, run_uid=run.uid, order_fingerprint=run.order_fingerprint, attempt=attempt, base_step=base_step
-        )
+        stages = tuple(stage.order_fingerprint for stage in run.stages)
+        return Lineage(run=run.name, run_uid=run.uid, order_fingerprints=stages, attempt=attempt, base_step=base_step)
 
     def begin(
         self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from dataserver.cli.lists import add_limit, newest_first, print_rest
 from dataserver.cli.numbers import whole_number
 from dataserver.cli.remote import add_server_arguments, connect, console, local_time, print_json
 
@@ -22,6 +23,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     show.add_argument(
         "--version", type=whole_number(0), metavar="N", help="policy version (default: the committed one)"
     )
+    add_limit(show, "commits")
     add_server_arguments(show)
     show.set_defaults(handler=_show)
 
@@ -30,10 +32,13 @@ def _show(arguments: argparse.Namespace) -> int:
     with connect(arguments) as client:
         found = client.get_cursor(arguments.name, arguments.version)
         commits = client.list_cursors(arguments.name) if arguments.version is None else []
+    shown = newest_first(commits, arguments.limit)
     if not arguments.json:
-        _print(found, commits)
+        _print(found, shown)
+        print_rest(len(shown), len(commits), "commits")
     elif arguments.version is None:
-        print_json({"cursor": found.cursor, "checkpoint_uri": found.checkpoint_uri, "commits": commits})
+        whole = {"cursor": found.cursor, "checkpoint_uri": found.checkpoint_uri}
+        print_json(whole | {"commit_count": len(commits), "commits": shown})
     else:
         print_json(found)
     return 0
@@ -45,6 +50,7 @@ def _print(found: "CursorInfo", commits: "list[CommitInfo]") -> None:
     cursor, window = found.cursor, found.cursor.window
     facts = Table.grid(padding=(0, 2))
     facts.add_row("step", str(cursor.step))
+    facts.add_row("stage", str(cursor.stage))
     facts.add_row("epoch", str(cursor.epoch))
     facts.add_row("position", str(cursor.position))
     if cursor.source_positions:

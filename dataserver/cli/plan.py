@@ -71,7 +71,8 @@ def _print(out: "Console", plan: "StepDescription") -> None:
     sealed = f"sealed by attempt {plan.attempt}" if plan.attempt else "not sealed"
     flags = [name for name, is_set in (("sync_weights", plan.sync_weights), ("last", plan.last)) if is_set]
     out.print(
-        f"step {plan.step} ({', '.join([sealed, *flags])}): {plan.sample_count} samples, {plan.token_count} tokens, "
+        f"step {plan.step} ({', '.join([sealed, *flags])}): stage {plan.end.stage}, {plan.sample_count} samples, "
+        f"{plan.token_count} tokens, "
         f"{plan.target_count} targets, plan {plan.plan_digest}"
     )
     out.print(

@@ -53,7 +53,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     catalog = open_catalog(config)
     try:
         context = build_context(spec.order, catalog)
-        context.check_vocabulary(spec)
+        context.check_vocabulary(spec.vocab_size)
         estimate = _estimated(context, spec.batch, _first_plans(context, spec.batch, arguments.world_size))
     finally:
         catalog.close()
@@ -103,7 +103,7 @@ def _first_plans(context: "RunContext", batch: "BatchSpec", dp_world_size: int) 
 
 def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -> dict[str, Any]:
     """Counts of stores are exact; steps beyond the planned ones are taken to be like these."""
-    epoch_tokens = sum(view.kept_tokens for view in context.views)
+    epoch_tokens = sum(view.kept_tokens for view in context.stages[0].views)
     step_tokens = sum(plan.token_count for plan in plans) / len(plans)
     steps, epochs = _length(batch, plans, epoch_tokens / step_tokens)
     return {
@@ -128,7 +128,7 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
                 "tokens": round(epochs * view.kept_tokens),
                 "repeats": epochs,
             }
-            for source, view in zip(context.order.sources, context.views, strict=True)
+            for source, view in zip(context.stages[0].order.sources, context.stages[0].views, strict=True)
         ],
     }
 

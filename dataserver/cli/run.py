@@ -1,18 +1,19 @@
-"""`dataserver run list | show | create | rewind | delete`: runs of a server."""
+"""`dataserver run list | show | create | amend | rewind | delete`: runs of a server."""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dataserver.cli.lists import add_limit, newest_first, print_rest
 from dataserver.cli.numbers import whole_number
 from dataserver.cli.remote import add_server_arguments, connect, console, local_time, print_json
-from dataserver.errors import InvalidSpecError
+from dataserver.cli.spec_file import read_order, read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dataserver.run_spec import RunSpec
-    from dataserver.wire.runs import RunEventInfo, RunInfo
+    from dataserver.run_spec import OrderSpec
+    from dataserver.wire.runs import RunEventInfo, RunInfo, StageInfo
     from dataserver.wire.totals import FiguresInfo, TotalsInfo
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -20,12 +21,28 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: "Subparsers") -> None:
     """Add `run` and its verbs."""
-    parser = subparsers.add_parser("run", help="list, show, create, rewind and delete runs of a server")
+    parser = subparsers.add_parser("run", help="list, show, create, amend, rewind and delete runs of a server")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     _add_verb(verbs, "list", _list, "list all runs")
-    _add_verb(verbs, "show", _show, "show one run and its history", name=True)
+    show = _add_verb(verbs, "show", _show, "show one run and its history", name=True)
+    add_limit(show, "events")
     create = _add_verb(verbs, "create", _create, "create a run", name=True)
     create.add_argument("spec", type=Path, metavar="SPEC.toml", help="run spec, or a trainer's file with it in [run]")
+    amend = _add_verb(verbs, "amend", _amend, "append a stage: another order from a step on", name=True)
+    amend.add_argument(
+        "--first-step",
+        type=whole_number(2),
+        required=True,
+        metavar="N",
+        help="first step of the stage; it lies beyond the last sealed one",
+    )
+    amend.add_argument(
+        "--spec",
+        type=Path,
+        required=True,
+        metavar="SPEC.toml",
+        help="run spec, or a trainer's file, with the new order",
+    )
     rewind = _add_verb(verbs, "rewind", _rewind, "move a run back, and fence its attempts", name=True)
     rewind.add_argument(
         "--version", type=whole_number(0), required=True, metavar="N", help="policy version; 0 for the beginning"
@@ -77,10 +94,11 @@ def _show(arguments: argparse.Namespace) -> int:
     with connect(arguments) as client:
         run = client.get_run(arguments.name)
         events = client.list_run_events(arguments.name)
+    shown = newest_first(events, arguments.limit)
     if arguments.json:
-        print_json({"run": run, "events": events})
+        print_json({"run": run, "event_count": len(events), "events": shown})
     else:
-        _print_run(run, events)
+        _print_run(run, shown, len(events))
     return 0
 
 
@@ -92,6 +110,18 @@ def _create(arguments: argparse.Namespace) -> int:
         print_json(run)
     else:
         print(f"run {run.name}: {run.epoch_samples} samples in an epoch, order {run.order_fingerprint}")
+    return 0
+
+
+def _amend(arguments: argparse.Namespace) -> int:
+    order = read_order(arguments.spec)
+    with connect(arguments) as client:
+        run = client.amend_run(arguments.name, arguments.first_step, order)
+    if arguments.json:
+        print_json(run)
+        return 0
+    number = next(n for n, stage in enumerate(run.stages) if stage.first_step == arguments.first_step)
+    print(f"run {run.name}: stage {number} begins with step {arguments.first_step}")
     return 0
 
 
@@ -118,38 +148,12 @@ def _delete(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_spec(path: Path) -> "RunSpec":
-    """Read a run spec: the file as a whole, or a trainer's table `[run]`, its name aside.
-
-    Raises `InvalidSpecError` with file and field.
-    """
-    import tomllib
-
-    from pydantic import ValidationError
-
-    from dataserver.run_spec import RunSpec
-    from dataserver.wire.messages import spec_error
-
-    try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InvalidSpecError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidSpecError(f"{path} is not TOML: {error}") from error
-    table = document.get("run", document)
-    fields: dict[str, Any] = table if isinstance(table, dict) else {}
-    try:
-        return RunSpec.model_validate({name: value for name, value in fields.items() if name != "name"})
-    except ValidationError as error:
-        raise InvalidSpecError(f"{path}: {spec_error(error).message}") from error
-
-
 def _state(run: "RunInfo") -> str:
     attempt = "no attempt" if run.attempt is None else f"attempt {run.attempt.number}"
     return f"{attempt}, ended" if run.ended else attempt
 
 
-def _print_run(run: "RunInfo", events: "list[RunEventInfo]") -> None:
+def _print_run(run: "RunInfo", events: "list[RunEventInfo]", of: int) -> None:
     from rich.table import Table
 
     facts = Table.grid(padding=(0, 2))
@@ -162,17 +166,17 @@ def _print_run(run: "RunInfo", events: "list[RunEventInfo]") -> None:
     out.print(facts)
     out.print()
     out.print(history)
+    print_rest(len(events), of, "events")
 
 
 def _facts(run: "RunInfo") -> list[tuple[str, str]]:
-    order, cursor, attempt = run.spec.order, run.committed, run.attempt
+    cursor, attempt = run.committed, run.attempt
+    position = f"position {cursor.position} of {run.epoch_samples}"
     facts = [
         ("run", f"{run.name} ({_state(run)})"),
         ("created", local_time(run.create_time)),
-        ("stores", ", ".join(source.store for source in order.sources)),
-        ("order", f"{order.shuffle}, seed {order.seed}, max_length {order.max_length}, {order.long_rows}"),
-        ("fingerprint", run.order_fingerprint),
-        ("committed", f"step {cursor.step}: epoch {cursor.epoch}, position {cursor.position} of {run.epoch_samples}"),
+        *(fact for number, stage in enumerate(run.stages) for fact in _stage(number, stage)),
+        ("committed", f"step {cursor.step}: stage {cursor.stage}, epoch {cursor.epoch}, {position}"),
         ("sealed", f"step {run.sealed_step}"),
         ("consumed", f"step {run.consumed_step}"),
     ]
@@ -188,6 +192,21 @@ def _facts(run: "RunInfo") -> list[tuple[str, str]]:
     batch = run.spec.batch if attempt is None else attempt.batch
     fields = ", ".join(f"{name} {value}" for name, value in batch.model_dump(mode="json", exclude_none=True).items())
     return [*facts, ("batch", fields)]
+
+
+def _stage(number: int, stage: "StageInfo") -> list[tuple[str, str]]:
+    return [
+        (
+            f"stage {number}",
+            f"from step {stage.first_step}: {', '.join(source.store for source in stage.order.sources)}",
+        ),
+        ("", _order(stage.order)),
+        ("", stage.order_fingerprint),
+    ]
+
+
+def _order(order: "OrderSpec") -> str:
+    return f"{order.shuffle}, seed {order.seed}, max_length {order.max_length}, {order.long_rows}"
 
 
 def _totals(totals: "TotalsInfo") -> list[tuple[str, str]]:

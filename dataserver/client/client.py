@@ -15,11 +15,17 @@ from dataserver.client.streams import Streams
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
 from dataserver.eval_spec import EvalSpec
-from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2 as cursors_pb2
 from dataserver.v1 import run_service_pb2 as runs_pb2
 from dataserver.wire import runs
-from dataserver.wire.messages import batch_spec_to_proto, cursor_from_proto, cursor_to_proto, run_spec_to_proto
+from dataserver.wire.messages import (
+    batch_spec_to_proto,
+    cursor_from_proto,
+    cursor_to_proto,
+    order_spec_to_proto,
+    run_spec_to_proto,
+)
 
 DEFAULT_CREDITS: Final = 8
 """Micro-batches in flight: one in use and some in store, of which two already hide the network."""
@@ -69,6 +75,15 @@ class DataClient(StoreCalls):
         """
         request = runs_pb2.CreateRunRequest(name=name, spec=run_spec_to_proto(spec))
         return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
+
+    def amend_run(self, run: str, first_step: int, order: OrderSpec) -> runs.RunInfo:
+        """Append a stage: `order` decides from `first_step` on. The same stage again is no fault.
+
+        Raises `RunConflictError` for another order under that first step, `PreconditionError` when that step is sealed
+        already, or lies inside a window of steps that are packed together.
+        """
+        request = runs_pb2.AmendRunRequest(run=run, first_step=first_step, order=order_spec_to_proto(order))
+        return runs.run_from_proto(self._calls.unary("RunService/AmendRun", request, runs_pb2.AmendRunResponse).run)
 
     def begin_attempt(
         self,

@@ -3,22 +3,23 @@
 interface   what others see: values and the `Ledger` protocol
 rules       every refusal, as pure functions
 sql         the ledger on a database: one transaction a method
-  runs, attempts, streams, seals, commits    what those transactions do
+  runs, stages, attempts, streams, seals, commits    what those transactions do
 database    transactions, retries, the database's faults as ours
 engine      SQLite and PostgreSQL, set up for durability
+history     commits and events
 totals      what sealed steps add up to
 schema      tables and their version
 """
 
+from dataserver.ledger.history import Commit, Event
 from dataserver.ledger.interface import (
     Attempt,
     AttemptKey,
-    Commit,
-    Event,
     Ledger,
     Progress,
     ProposedSeal,
     Run,
+    RunStage,
     Seal,
 )
 from dataserver.ledger.sql import open_ledger
@@ -32,6 +33,7 @@ __all__ = [
     "Progress",
     "ProposedSeal",
     "Run",
+    "RunStage",
     "Seal",
     "open_ledger",
 ]

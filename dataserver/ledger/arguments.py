@@ -1,11 +1,12 @@
 """Arguments that no state of a run could make right: `InvalidRequestError`, `InvalidSpecError`."""
 
 import math
+from collections.abc import Sequence
 
 from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.ledger.interface import ProposedSeal
 from dataserver.ledger.records import BeginRequest, OpenRequest
-from dataserver.run_spec import OrderSpec, check_fits, check_run_name
+from dataserver.run_spec import BatchSpec, OrderSpec, check_fits, check_run_name
 
 # A row per rank is written with every attempt.
 MAX_WORLD_SIZE = 65_536
@@ -84,12 +85,11 @@ def _check_resume(request: BeginRequest) -> None:
         )
 
 
-def check_batch_fits(order: OrderSpec, request: BeginRequest) -> None:
-    """An attempt's own batch spec must hold the run's longest sample."""
-    if request.batch is None:
-        return
+def check_batch_fits(orders: Sequence[OrderSpec], batch: BatchSpec) -> None:
+    """A batch spec must hold the longest sample of each stage."""
     try:
-        check_fits(order, request.batch)
+        for order in orders:
+            check_fits(order, batch)
     except ValueError as error:
         raise InvalidSpecError(f"the attempt's batch spec does not fit the run's order: {error}") from error
 

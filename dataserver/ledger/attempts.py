@@ -8,12 +8,14 @@ from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import BeginRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
+from dataserver.ledger.rules import cursors as cursor_rules
 
 
 def begin(connection: Connection, run: RunRow, request: BeginRequest, now: float, lease_s: float) -> Attempt:
     """Write the new attempt's row and move the run to its base; the run's row is locked."""
     spec = run.read_spec()
-    arguments.check_batch_fits(spec.order, request)
+    if request.batch is not None:
+        arguments.check_batch_fits([stage.stage.order for stage in run.read_stages()], request.batch)
     current = runs.read_attempt(connection, run, lease_s)
     attempt_rules.refuse_fenced_holder(run, request.holder, fenced=_is_fenced(connection, run, request.holder))
     attempt_rules.refuse_live_attempt(run, current, now, take_over=request.take_over)
@@ -55,7 +57,8 @@ def _base(connection: Connection, run: RunRow, request: BeginRequest) -> Cursor:
         attempt_rules.refuse_start_over_commits(run)
         return Cursor(order_fingerprint=run.order_fingerprint)
     if request.cursor is not None:
-        attempt_rules.refuse_foreign_cursor(run, request.cursor)
+        cursor_rules.refuse_foreign_cursor(run, request.cursor)
+        cursor_rules.refuse_passed_stage(run, request.cursor)
         return request.cursor
     return commits.cursor_of(connection, run, request.version or 0)[0]
 

@@ -4,10 +4,11 @@ from sqlalchemy import Connection, delete, false, insert, select, true, update
 
 from dataserver.cursor import Cursor
 from dataserver.ledger import runs, schema, seals
-from dataserver.ledger.interface import Attempt, Commit
+from dataserver.ledger.history import Commit
+from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import RunRow
-from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
+from dataserver.ledger.rules import cursors as cursor_rules
 from dataserver.ledger.rules import steps as step_rules
 
 # How many known versions of each kind a refusal looks at on either side.
@@ -18,7 +19,7 @@ def commit(
     connection: Connection, run: RunRow, attempt: Attempt, cursor: Cursor, checkpoint_uri: str, *, now: float
 ) -> None:
     """Note that a checkpoint holds everything up to `cursor`; `attempt` is the current one."""
-    attempt_rules.refuse_foreign_cursor(run, cursor)
+    cursor_rules.refuse_foreign_cursor(run, cursor)
     step_rules.refuse_off_course_commit(run, cursor, _end_of(connection, run, attempt, cursor.step))
     if not record(connection, run, cursor, checkpoint_uri, attempt=attempt.number, now=now):
         return
@@ -73,7 +74,7 @@ def cursor_of(connection: Connection, run: RunRow, version: int) -> tuple[Cursor
     """Cursor and checkpoint URI (or "") of a known version. Raises `VersionNotFoundError`."""
     known = known_cursor(connection, run, version)
     nearest = _nearest_versions(connection, run, version) if known is None else ()
-    cursor = attempt_rules.cursor_by_version(run, version, known[0] if known else None, nearest)
+    cursor = cursor_rules.cursor_by_version(run, version, known[0] if known else None, nearest)
     return cursor, known[1] if known else ""
 
 

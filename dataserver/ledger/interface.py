@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dataserver.cursor import Cursor
+from dataserver.ledger.history import Commit, Event
 from dataserver.ledger.totals import SealedTotals, StepServed
+from dataserver.planning.stages import Stage
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -57,8 +59,18 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunStage:
+    """A stage of a run; `order_fingerprint` covers the stages up to this one, with their stores."""
+
+    stage: Stage
+    order_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run as it stands.
+
+    `stages` has all of them; the first is `spec.order` under `order_fingerprint`.
 
     `last_attempt` is the highest number ever issued; `attempt` is None before the first attempt
     and after a rewind. `acked_steps[w]` is what world rank w acknowledged last, and
@@ -70,6 +82,7 @@ class Run:
     uid: str
     spec: RunSpec
     order_fingerprint: str
+    stages: tuple[RunStage, ...]
     create_time: float
     last_attempt: int
     attempt: Attempt | None
@@ -98,7 +111,10 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedSeal:
-    """What a server asks to have sealed. The ledger adds the sync flag. `served` is None at the end of the run."""
+    """What a server asks to have sealed. The ledger adds the sync flag. `served` is None at the end of the run.
+
+    `stages`: the fingerprint of the last stage that the server knew when it planned, and so of all of them.
+    """
 
     step: int
     end: Cursor
@@ -106,6 +122,7 @@ class ProposedSeal:
     planner_version: int
     last: bool
     end_of_run: bool
+    stages: str
     served: StepServed | None = None
 
 
@@ -123,28 +140,6 @@ class Progress:
         return min(self.acked_steps)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """A checkpoint that holds everything up to `cursor`."""
-
-    cursor: Cursor
-    attempt: int
-    checkpoint_uri: str
-    time: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One thing that happened to a run; `number` increases."""
-
-    number: int
-    time: float
-    kind: str
-    attempt: int
-    step: int
-    detail: str
-
-
 class Ledger(Protocol):
     """All methods block on the database, and raise the classes of `dataserver.errors`."""
 
@@ -153,6 +148,14 @@ class Ledger(Protocol):
 
         Another order raises `RunConflictError` with the fields that differ. Another batch spec becomes the run's,
         for attempts to come that bring none (event `batch_changed`).
+        """
+
+    def amend_run(self, name: str, stage: Stage, order_fingerprint: str, before: str) -> tuple[Run, bool]:
+        """Append a stage (True), or find it there already (False). `before`: fingerprint of the stage before it.
+
+        Raises `RunConflictError` for another order under the same first step, `PreconditionError` for a first step
+        that is sealed or lies inside a window under way, `InvalidSpecError` for an order that does not fit the
+        batch specs in use, `UnavailableError` when another stage was appended meanwhile.
         """
 
     def get_run(self, name: str) -> Run:
@@ -200,9 +203,9 @@ class Ledger(Protocol):
         """Note that a stream is gone, for good. Idempotent; one that the ledger never heard of is no error."""
 
     def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:
-        """Fix a step, or read how it was fixed (rules 6, 8, 9).
+        """Fix a step, or read how it was fixed (rules 6, 8, 9, 13).
 
-        Raises `StaleAttemptError`, `PlanMismatchError`, or `PreconditionError` when the step
+        Raises `OutdatedPlanError`, `StaleAttemptError`, `PlanMismatchError`, or `PreconditionError` when the step
         before is not sealed.
         """
 

@@ -1,20 +1,37 @@
 """Snapshots of rows, as the rules judge them and the transactions pass them on."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from dataserver.cursor import Cursor
-from dataserver.ledger.interface import AttemptKey
-from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.ledger.interface import AttemptKey, RunStage
+from dataserver.planning.stages import Stage
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow:
+    """A stage as a run's row has it. `order` is what `OrderSpec.model_dump` gives: most transactions never read it."""
+
+    first_step: int
+    order_fingerprint: str
+    order: dict[str, Any]
+
+    def read(self) -> RunStage:
+        """The stage as others see it."""
+        stage = Stage(first_step=self.first_step, order=OrderSpec.model_validate(self.order))
+        return RunStage(stage=stage, order_fingerprint=self.order_fingerprint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run's row. `spec` is JSON: most transactions never read it."""
+    """A run's row. `spec` is JSON: most transactions never read it. `later_stages` are those after the first."""
 
     uid: str
     name: str
     spec: str
     order_fingerprint: str
+    later_stages: tuple[StageRow, ...]
     create_time: float
     last_attempt: int
     current_attempt: AttemptKey | None
@@ -22,9 +39,25 @@ class RunRow:
     sealed_step: int
     ended: bool
 
+    @property
+    def first_steps(self) -> tuple[int, ...]:
+        """Where the stages begin."""
+        return 1, *(stage.first_step for stage in self.later_stages)
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """Of the stages."""
+        return self.order_fingerprint, *(stage.order_fingerprint for stage in self.later_stages)
+
     def read_spec(self) -> RunSpec:
         """The run's spec."""
         return RunSpec.model_validate_json(self.spec)
+
+    def read_stages(self) -> tuple[RunStage, ...]:
+        """All stages."""
+        first = Stage(first_step=1, order=self.read_spec().order)
+        later = (stage.read() for stage in self.later_stages)
+        return RunStage(stage=first, order_fingerprint=self.order_fingerprint), *later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

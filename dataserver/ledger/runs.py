@@ -3,20 +3,22 @@
 Whoever changes a run locks its row first, so that everything about one run happens in one order.
 """
 
+import json
 import uuid
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from dataserver.cursor import Cursor
-from dataserver.errors import OutOfRangeError, RunConflictError, RunNotFoundError
+from dataserver.errors import OutOfRangeError, RunNotFoundError
 from dataserver.ledger import arguments, schema
-from dataserver.ledger.interface import Attempt, AttemptKey, Event, Run
-from dataserver.ledger.records import RankRow, RunRow
+from dataserver.ledger.history import Event
+from dataserver.ledger.interface import Attempt, AttemptKey, Run
+from dataserver.ledger.records import RankRow, RunRow, StageRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.ledger.totals import SealedTotals
-from dataserver.planning.fingerprint import differing_fields
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -57,7 +59,8 @@ def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: 
     found = connection.execute(select(schema.runs).where(schema.runs.c.name == name).with_for_update()).one_or_none()
     if found is not None:
         run = _run_row(found)
-        _refuse_other_order(run, spec, order_fingerprint)
+        stage_rules.refuse_other_order(run, spec, order_fingerprint)
+        arguments.check_batch_fits([stage.read().stage.order for stage in run.later_stages], spec.batch)
         _adopt_batch(connection, run, spec.batch, now)
         return read_by_uid(connection, run.uid), False
     uid = uuid.uuid4().hex
@@ -67,6 +70,7 @@ def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: 
             name=name,
             spec=spec.model_dump_json(),
             order_fingerprint=order_fingerprint,
+            later_stages="[]",
             create_time=now,
             last_attempt=0,
             current_attempt=None,
@@ -101,6 +105,7 @@ def describe(connection: Connection, run: RunRow, lease_s: float, totals: Sealed
         uid=run.uid,
         spec=run.read_spec(),
         order_fingerprint=run.order_fingerprint,
+        stages=run.read_stages(),
         create_time=run.create_time,
         last_attempt=run.last_attempt,
         attempt=read_attempt(connection, run, lease_s),
@@ -212,6 +217,7 @@ def _run_row(row: Row[Any]) -> RunRow:
         name=row.name,
         spec=row.spec,
         order_fingerprint=row.order_fingerprint,
+        later_stages=tuple(StageRow(**stage) for stage in json.loads(row.later_stages)),
         create_time=row.create_time,
         last_attempt=row.last_attempt,
         current_attempt=current,
@@ -231,17 +237,3 @@ def _adopt_batch(connection: Connection, run: RunRow, batch: BatchSpec, now: flo
     if changed:
         change(connection, run, spec=spec.model_copy(update={"batch": batch}).model_dump_json())
         record_event(connection, run.uid, now, kind="batch_changed", step=run.sealed_step, detail=changed)
-
-
-def _refuse_other_order(run: RunRow, spec: RunSpec, order_fingerprint: str) -> None:
-    """A name means one order for good: two orders under it could not share a cursor."""
-    if run.order_fingerprint == order_fingerprint:
-        return
-    fields = differing_fields(run.order_fingerprint, order_fingerprint)
-    ours, theirs = (order.model_dump(mode="json") for order in (run.read_spec().order, spec.order))
-    told = ", ".join(f"{f} (there: {ours[f]}, asked: {theirs[f]})" if f in ours else f for f in fields)
-    raise RunConflictError(
-        f"run {run.name!r} exists with another order; they differ in: {told or 'everything'}. Give the new run another "
-        "name, or delete the old one",
-        fields=",".join(fields),
-    )

@@ -7,7 +7,7 @@
      └────< events
 
 Steps, numbers of attempts and policy versions are 64-bit; cursors and specs are JSON text as
-`Cursor.to_json`, `SealedTotals.to_json` and pydantic write it; times are seconds since 1970.
+`Cursor.to_json`, `SealedTotals.to_json`, `stages.to_json` and pydantic write it; times are seconds since 1970.
 """
 
 from sqlalchemy import (
@@ -31,7 +31,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 metadata = MetaData()
 
@@ -50,6 +50,7 @@ runs = Table(
     Column("name", String(128), nullable=False, unique=True),
     Column("spec", Text, nullable=False),
     Column("order_fingerprint", Text, nullable=False),
+    Column("later_stages", Text, nullable=False),
     Column("create_time", Float(53), nullable=False),
     Column("last_attempt", BigInteger, nullable=False),
     Column("current_attempt", BigInteger),

@@ -8,6 +8,8 @@ from dataserver.ledger.interface import AttemptKey, ProposedSeal, Seal
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
+from dataserver.ledger.rules import cursors as cursor_rules
+from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.ledger.totals import SealedTotals, add_step
 
@@ -15,7 +17,8 @@ from dataserver.ledger.totals import SealedTotals, add_step
 def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: ProposedSeal, now: float) -> Seal:
     """Fix a step, or read how it was fixed; the run's row is locked."""
     attempt_rules.refuse_stale_attempt(run, attempt)
-    attempt_rules.refuse_foreign_cursor(run, proposed.end)
+    stage_rules.refuse_outdated_plan(run, proposed)
+    cursor_rules.refuse_foreign_cursor(run, proposed.end)
     found = read_seal(connection, run.uid, proposed.step)
     if found is not None:
         step_rules.refuse_settled_step(run, found)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Mapping
 from sqlalchemy import Connection
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import arguments, attempts, commits, runs, seals, streams
+from dataserver.ledger import arguments, attempts, commits, runs, seals, stages, streams
 from dataserver.ledger.database import Database
 from dataserver.ledger.engine import open_database
-from dataserver.ledger.interface import Attempt, AttemptKey, Commit, Event, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.history import Commit, Event
+from dataserver.ledger.interface import Attempt, AttemptKey, Ledger, Progress, ProposedSeal, Run, Seal
 from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
-from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.planning.stages import Stage
+from dataserver.run_spec import MAX_COUNT, BatchSpec, RunSpec
 
 
 def open_ledger(url: str, *, lease_s: float) -> Ledger:
@@ -45,6 +47,17 @@ class SqlLedger:
         def work(connection: Connection) -> tuple[Run, bool]:
             run, created = runs.create(connection, name, spec, order_fingerprint, self._now(connection))
             return self._describe(connection, run), created
+
+        return self._database.write(work)
+
+    def amend_run(self, name: str, stage: Stage, order_fingerprint: str, before: str) -> tuple[Run, bool]:
+        arguments.check_number("first_step", stage.first_step, 2, MAX_COUNT)
+        added = stages.row_of(stage, order_fingerprint)
+
+        def work(connection: Connection) -> tuple[Run, bool]:
+            run = runs.lock_by_name(connection, name)
+            amended = stages.amend(connection, run, added, before, now=self._now(connection), lease_s=self._lease_s)
+            return self._describe(connection, runs.read_by_name(connection, name)), amended
 
         return self._database.write(work)
 

@@ -86,9 +86,10 @@ class CursorService(CursorServiceServicer):
 
 def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse:
     plan = described.plan
-    rows = described.context.table.store_rows(plan.samples)
-    offsets = described.context.table.offsets(plan.samples)
-    names = [source.store for source in described.context.order.sources]
+    stage = described.context.stages[plan.end.stage]
+    rows = stage.table.store_rows(plan.samples)
+    offsets = stage.table.offsets(plan.samples)
+    names = stage.store_names
     micro_batches = [
         pb.MicroBatchPlan(
             round=round_index,

@@ -2,11 +2,12 @@
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from dataserver.ledger.interface import Attempt, Commit, Event, Run
+from dataserver.ledger.history import Commit, Event
+from dataserver.ledger.interface import Attempt, Run, RunStage
 from dataserver.ledger.totals import SealedTotals
 from dataserver.packing.figures import PackingFigures
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
-from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, run_spec_to_proto
+from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, order_spec_to_proto, run_spec_to_proto
 
 
 def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
@@ -24,6 +25,7 @@ def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
         acked_steps=run.acked_steps,
         ended=run.ended,
         epoch_samples=epoch_samples,
+        stages=[stage_to_proto(stage) for stage in run.stages],
         totals=None if run.totals is None else totals_to_proto(run.totals),
     )
 
@@ -48,6 +50,15 @@ def figures_to_proto(figures: PackingFigures) -> run_pb2.PackingFigures:
         token_efficiency=figures.token_efficiency,
         rank_imbalance=figures.rank_imbalance,
         round_inflation=figures.round_inflation,
+    )
+
+
+def stage_to_proto(stage: RunStage) -> run_pb2.Stage:
+    """A stage of a run."""
+    return run_pb2.Stage(
+        first_step=stage.stage.first_step,
+        order=order_spec_to_proto(stage.stage.order),
+        order_fingerprint=stage.order_fingerprint,
     )
 
 

@@ -6,6 +6,8 @@ import logging
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError
 from dataserver.ledger.interface import Ledger, Run
+from dataserver.planning.stages import Stage
+from dataserver.run_spec import MAX_COUNT
 from dataserver.services import fields, pages
 from dataserver.services.run_messages import attempt_to_proto, event_to_proto, run_to_proto
 from dataserver.streaming.call import Call
@@ -16,7 +18,12 @@ from dataserver.streaming.threads import Threads
 from dataserver.v1 import run_pb2
 from dataserver.v1 import run_service_pb2 as pb
 from dataserver.v1.run_service_pb2_grpc import RunServiceServicer
-from dataserver.wire.messages import batch_spec_from_proto, cursor_from_proto, run_spec_from_proto
+from dataserver.wire.messages import (
+    batch_spec_from_proto,
+    cursor_from_proto,
+    order_spec_from_proto,
+    run_spec_from_proto,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +56,33 @@ class RunService(RunServiceServicer):
         name = fields.run_name(request.name)
         spec = run_spec_from_proto(request.spec)
         context = await self._contexts.of_order(spec.order)
-        context.check_vocabulary(spec)
+        context.check_vocabulary(spec.vocab_size)
         context.check_batch(spec.batch, self._config.max_message_bytes)
         run, created = await self._threads.ledger(self._ledger.create_run, name, spec, context.order_fingerprint)
         if created:
-            log.info("run %s: created, %d samples an epoch", name, context.epoch_samples)
+            log.info("run %s: created, %d samples an epoch", name, context.stages[0].epoch_samples)
         return pb.CreateRunResponse(run=await self._shown(run), created=created)
+
+    async def AmendRun(self, request: pb.AmendRunRequest, call: Call) -> pb.AmendRunResponse:
+        """Append a stage whose stores are here and suit the run."""
+        name = fields.run_name(request.run)
+        first_step = fields.within("first_step", request.first_step, 2, MAX_COUNT)
+        if not request.HasField("order"):
+            raise InvalidRequestError("order is missing: give the order of the new stage")
+        stage = Stage(first_step=first_step, order=order_spec_from_proto(request.order))
+        run = await self._threads.ledger(self._ledger.get_run, name)
+        earlier = [there.stage for there in run.stages if there.stage.first_step < first_step]
+        context = await self._contexts.of_stages([*earlier, stage])
+        context.check_vocabulary(run.spec.vocab_size)
+        for batch in {run.spec.batch, run.spec.batch if run.attempt is None else run.attempt.batch}:
+            context.check_batch(batch, self._config.max_message_bytes)
+        added, before = context.stages[-1], context.stages[-2]
+        run, amended = await self._threads.ledger(
+            self._ledger.amend_run, name, stage, added.fingerprint, before.fingerprint
+        )
+        if amended:
+            log.info("run %s: stage %d begins with step %d", name, len(run.stages) - 1, first_step)
+        return pb.AmendRunResponse(run=await self._shown(run), amended=amended)
 
     async def BeginAttempt(self, request: pb.BeginAttemptRequest, call: Call) -> pb.BeginAttemptResponse:
         """Fix an attempt, and end the streams of the ones before."""
@@ -142,7 +170,8 @@ class RunService(RunServiceServicer):
 
     async def _shown(self, run: Run) -> run_pb2.Run:
         try:
-            epoch_samples = (await self._contexts.of_order(run.spec.order)).epoch_samples
+            context = await self._contexts.of_stages([stage.stage for stage in run.stages])
+            epoch_samples = context.stages[run.committed.stage].epoch_samples
         except DataServerError:
             # The run is not for this server's stores; it is shown all the same.
             epoch_samples = 0

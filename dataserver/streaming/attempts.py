@@ -2,24 +2,30 @@
 
     plan N ──> pacing lets N go ──> seal N (ledger) ──> its micro-batches
 
-Plans are made ahead and never seal anything. Acks are gathered and written together: one transaction for all ranks
-that acknowledge at about the same time.
+Plans are made ahead and never seal anything. A seal says by which stages it was planned; where the ledger has another
+one by then, that is learnt and the step is planned anew. Acks are gathered and written together: one transaction for
+all ranks that acknowledge at about the same time.
 """
 
 import asyncio
 import logging
-from dataclasses import asdict
 
 from dataserver.cursor import Cursor
-from dataserver.errors import DataServerError, PreconditionError, RunNotFoundError, StaleAttemptError
-from dataserver.ledger.interface import Attempt, Ledger, ProposedSeal, Run, Seal
-from dataserver.ledger.totals import StepServed
-from dataserver.planning.fingerprint import PLANNER_VERSION
+from dataserver.errors import (
+    DataServerError,
+    OutdatedPlanError,
+    PreconditionError,
+    RunNotFoundError,
+    StaleAttemptError,
+)
+from dataserver.ledger.interface import Attempt, Ledger, Run
 from dataserver.planning.plan import EndOfRun, Plan
-from dataserver.streaming.contexts import RunContext
+from dataserver.streaming.acks import Acks
+from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.once import Once
+from dataserver.streaming.outlook import Outlook
 from dataserver.streaming.pacing import Pacing
 from dataserver.streaming.supply import ReadyStep
 from dataserver.streaming.threads import Threads
@@ -58,6 +64,7 @@ class LiveAttempt:
         attempt: Attempt,
         context: RunContext,
         *,
+        contexts: RunContexts,
         ledger: Ledger,
         threads: Threads,
         metrics: Metrics,
@@ -66,26 +73,36 @@ class LiveAttempt:
         self.run_name = run.name
         self.run_uid = run.uid
         self.attempt = attempt
-        self.context = context
         self.pacing = Pacing(acked_steps=run.acked_steps, sealed_step=run.sealed_step, max_steps_ahead=max_steps_ahead)
         self.over: asyncio.Future[DataServerError] = asyncio.get_running_loop().create_future()
         self.local_ranks: dict[int, int] = {}
-        self.fetches = Fetches(context.table, threads)
         self._ledger = ledger
         self._threads = threads
         self._metrics = metrics
-        self._plans: Once[int, Plan | EndOfRun] = Once(KEPT_STEPS + max_steps_ahead)
-        self._seals: Once[int, ReadyStep] = Once(KEPT_STEPS + max_steps_ahead)
-        self._acks: dict[int, int] = {}
-        self._acks_lock = asyncio.Lock()
+        self._contexts = contexts
+        self._kept = KEPT_STEPS + max_steps_ahead
+        self._outlook = Outlook(context, threads, self._kept)
+        self._learning = asyncio.Lock()
+        self._seals: Once[int, ReadyStep] = Once(self._kept)
+        self._acks = Acks(lambda acks: threads.ledger(ledger.record_acks, run.uid, attempt.key, acks))
         self._wake = asyncio.Event()
         self._attending = asyncio.get_running_loop().create_task(self._attend())
+
+    @property
+    def fetches(self) -> Fetches:
+        """What encodes the steps' micro-batches."""
+        return self._outlook.fetches
 
     # -- steps --------------------------------------------------------------------------------
 
     async def plan(self, step: int) -> Plan | EndOfRun:
-        """The plan of `step`, made once in this process."""
-        return await self._plans.get(step, lambda: self._make_plan(step))
+        """The plan of `step`, made once in this process by the stages that it knows."""
+        while True:
+            outlook = self._outlook
+            try:
+                return await self._planned(outlook, step)
+            except OutdatedPlanError:
+                await self._learn_stages(outlook)
 
     async def seal(self, step: int) -> ReadyStep:
         """Seal `step`, or read how it was sealed; once in this process. Only for a step that pacing permits."""
@@ -93,34 +110,38 @@ class LiveAttempt:
 
     def seal_meanwhile(self, step: int) -> None:
         """Begin to seal `step` without waiting for it, if pacing permits it and its plan is there."""
-        if isinstance(self._plans.peek(step), Plan) and self.pacing.permits(step):
+        if isinstance(self._outlook.plans.peek(step), Plan) and self.pacing.permits(step):
             self._seals.start(step, lambda: self._make_seal(step))
 
     def prefetch(self, after: int) -> None:
         """Start planning the steps after `after`. Seals nothing."""
-        for step in range(after + 1, after + 1 + max(PLANS_AHEAD, self.fetches.plans_ahead)):
-            before = self._plans.peek(step - 1)
+        outlook = self._outlook
+        for step in range(after + 1, after + 1 + max(PLANS_AHEAD, outlook.fetches.plans_ahead)):
+            before = outlook.plans.peek(step - 1)
             if isinstance(before, EndOfRun) or (before is not None and before.last):
                 return
-            self._plans.start(step, lambda step=step: self._make_plan(step))  # type: ignore[misc]
+            outlook.plans.start(step, lambda step=step: self._make_plan(outlook, step))  # type: ignore[misc]
 
-    async def _make_plan(self, step: int) -> Plan | EndOfRun:
-        begin = await self._begin_of(step)
-        plan = await self._threads.plan(
-            self.context.planner.plan, begin, self.attempt.batch, self.attempt.dp_world_size
-        )
+    async def _planned(self, outlook: Outlook, step: int) -> Plan | EndOfRun:
+        return await outlook.plans.get(step, lambda: self._make_plan(outlook, step))
+
+    async def _make_plan(self, outlook: Outlook, step: int) -> Plan | EndOfRun:
+        begin = await self._begin_of(outlook, step)
+        outlook.refuse_unknown_stage(begin)
+        planner = outlook.context.planner
+        plan = await self._threads.plan(planner.plan, begin, self.attempt.batch, self.attempt.dp_world_size)
         if isinstance(plan, Plan):
-            self.fetches.start(plan, set(self.local_ranks.values()))
+            outlook.fetches.start(plan, set(self.local_ranks.values()))
         return plan
 
-    async def _begin_of(self, step: int) -> Cursor:
+    async def _begin_of(self, outlook: Outlook, step: int) -> Cursor:
         if step == self.attempt.base.step + 1:
             return self.attempt.base
-        before = self._plans.peek(step - 1)
+        before = outlook.plans.peek(step - 1)
         if before is not None:
             return before.end
         if step - 1 > self.pacing.sealed_step:
-            return (await self.plan(step - 1)).end
+            return (await self._planned(outlook, step - 1)).end
         seal = await self._threads.ledger(self._ledger.get_seal, self.run_uid, step - 1)
         if seal is None:
             raise PreconditionError(
@@ -129,62 +150,47 @@ class LiveAttempt:
         return seal.end
 
     async def _make_seal(self, step: int) -> ReadyStep:
-        plan = await self.plan(step)
-        await self._threads.plan(self.context.check_unchanged)
-        ends = isinstance(plan, EndOfRun)
-        proposed = ProposedSeal(
-            step=step,
-            end=plan.end,
-            plan_digest="" if isinstance(plan, EndOfRun) else plan.digest,
-            planner_version=PLANNER_VERSION,
-            last=ends or (isinstance(plan, Plan) and plan.last),
-            end_of_run=ends,
-            served=None if isinstance(plan, EndOfRun) else self._served(plan),
-        )
-        try:
-            seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed)
-        except StaleAttemptError as error:
-            self.end(error)
-            raise
+        while True:
+            outlook = self._outlook
+            try:
+                plan = await self._planned(outlook, step)
+                await self._threads.plan(outlook.stage_of(plan).check_unchanged)
+                proposed = outlook.proposed(step, plan)
+                seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed)
+                break
+            except OutdatedPlanError:
+                await self._learn_stages(outlook)
+            except StaleAttemptError as error:
+                self.end(error)
+                raise
         self.pacing.note_sealed(step)
-        self._count_sealed(seal)
+        self._metrics.count_seal(self.run_name, seal)
         return ReadyStep(plan=plan, sync_weights=seal.sync_weights)
 
-    def _served(self, plan: Plan) -> StepServed:
-        names = (source.store for source in self.context.order.sources)
-        return StepServed(figures=plan.figures, store_tokens=dict(zip(names, plan.source_tokens(), strict=False)))
-
-    def _count_sealed(self, seal: Seal) -> None:
-        if seal.totals is None:
-            return
-        self._metrics.steps_sealed.inc()
-        self._metrics.sealed_step.labels(self.run_name).set(seal.step)
-        for figure, value in asdict(seal.totals.last).items():
-            self._metrics.packing.labels(self.run_name, figure).set(value)
-        for store, tokens in seal.totals.store_tokens.items():
-            self._metrics.run_tokens.labels(self.run_name, store).set(tokens)
+    async def _learn_stages(self, outlook: Outlook) -> None:
+        """Plan by the stages that the run has now, unless that was done since `outlook` was current."""
+        async with self._learning:
+            if self._outlook is not outlook:
+                return
+            run = await self._threads.ledger(self._ledger.get_run, self.run_name)
+            if run.uid != self.run_uid:
+                raise RunNotFoundError(f"run {self.run_name!r} was deleted and created again", run=self.run_name)
+            self._outlook = Outlook(await self._contexts.of_run(run), self._threads, self._kept)
+            outlook.fetches.close()
+            log.info("run %s: has %d stages now", self.run_name, len(run.stages))
 
     # -- acks and progress --------------------------------------------------------------------
 
     def acknowledge(self, world_rank: int, step: int) -> None:
         """Note that a rank consumed `step` and all before it. The ledger is told soon."""
         if self.pacing.acknowledge(world_rank, step):
-            self._acks[world_rank] = step
+            self._acks.add(world_rank, step)
             self._wake.set()
 
     async def flush_acks(self) -> None:
         """Tell the ledger all acks that it was not told yet."""
-        async with self._acks_lock:
-            acks, self._acks = self._acks, {}
-            if not acks:
-                return
-            try:
-                progress = await self._threads.ledger(self._ledger.record_acks, self.run_uid, self.attempt.key, acks)
-            except (PreconditionError, RunNotFoundError):
-                raise
-            except Exception:
-                self._acks = acks | self._acks
-                raise
+        progress = await self._acks.flush()
+        if progress is not None:
             self.pacing.update(progress)
             self._metrics.consumed_step.labels(self.run_name).set(self.pacing.consumed_step)
 
@@ -196,7 +202,7 @@ class LiveAttempt:
     def close(self) -> None:
         """Stop all work for this attempt. Idempotent."""
         self._attending.cancel()
-        self._plans.cancel()
+        self._outlook.plans.cancel()
         self.fetches.close()
         self._seals.cancel()
 
@@ -205,7 +211,7 @@ class LiveAttempt:
         while not self.over.done():
             await self._pause()
             try:
-                if self._acks:
+                if self._acks.waiting:
                     await self.flush_acks()
                 else:
                     await self._poll()

@@ -1,143 +1,121 @@
-"""An order and this server's stores: the planner and the sample table of a run.
+"""The stages of a run and this server's stores: the planner and the sample tables of a run.
 
-Building one reads the stores' indexes and so takes a while for large stores; it happens once per order spec, off
-the event loop.
+Building one reads the stores' indexes and so takes a while for large stores; it happens once per stage, off the event
+loop, and runs that begin alike share what they have in common.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from dataserver.batching.table import SourceTable
 from dataserver.cursor import Cursor
-from dataserver.errors import ForeignCursorError, InvalidSpecError
+from dataserver.errors import ForeignCursorError
 from dataserver.ledger.interface import Run
-from dataserver.planning.fingerprint import differing_fields, order_fingerprint
+from dataserver.planning.fingerprint import differing_fields
 from dataserver.planning.planner import Planner
-from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, check_fits
-from dataserver.sampling.build import sample_order
-from dataserver.sampling.union import plain_union
-from dataserver.stores import Store, StoreView
+from dataserver.planning.stages import Stage
+from dataserver.run_spec import BatchSpec, OrderSpec
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.once import Once
-from dataserver.streaming.samplers import sampler_of
+from dataserver.streaming.stage_context import StageContext, build_stage
 from dataserver.streaming.threads import Threads
 
-# Orders whose tables are kept. A table holds a few bytes per row at most.
-KEPT_CONTEXTS = 32
+# Stages whose tables are kept. A table holds a few bytes per row at most.
+KEPT_STAGES = 32
 
-# Step, round, checksum and the field headers of a micro-batch.
-MESSAGE_OVERHEAD_BYTES = 1024
+# Stages from the first on, each as its first step and its order in JSON, and how many samples of each source.
+StagesKey = tuple[tuple[tuple[int, str], ...], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """What serving a run needs besides the ledger."""
 
-    order: OrderSpec
-    stores: tuple[Store, ...]
-    views: tuple[StoreView, ...]
-    table: SourceTable
+    stages: tuple[StageContext, ...]
     planner: Planner
-    order_fingerprint: str
-    epoch_samples: int
 
-    def check_unchanged(self) -> None:
-        """Raise `StoreDamagedError` if a store changed since it was admitted. Blocks on the file system."""
-        for store in self.stores:
-            store.check_unchanged()
+    @property
+    def order_fingerprint(self) -> str:
+        """Of the first stage: what names the run's order."""
+        return self.stages[0].fingerprint
 
-    def check_vocabulary(self, spec: RunSpec) -> None:
+    @property
+    def known_stages(self) -> str:
+        """The last stage's fingerprint, which covers all of them: by which stages this plans."""
+        return self.stages[-1].fingerprint
+
+    def check_vocabulary(self, vocab_size: int | None) -> None:
         """Raise `InvalidSpecError` for a store with a token that the model does not know."""
-        if spec.vocab_size is None:
-            return
-        for source, store in zip(spec.order.sources, self.stores, strict=True):
-            if store.max_token >= spec.vocab_size:
-                raise InvalidSpecError(
-                    f"store {source.store!r} row {store.max_token_row} holds token {store.max_token}, "
-                    f"but vocab_size = {spec.vocab_size}: is this the right tokenizer?",
-                    store=source.store,
-                    row=store.max_token_row,
-                )
+        for stage in self.stages:
+            stage.check_vocabulary(vocab_size)
 
     def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
         """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
-        try:
-            check_fits(self.order, batch)
-        except ValueError as error:
-            raise InvalidSpecError(str(error)) from error
-        largest = largest_message_bytes(batch, self.table.token_bytes)
-        if largest > max_message_bytes:
-            raise InvalidSpecError(
-                f"micro_batch_tokens = {batch.micro_batch_tokens} at {self.table.token_bytes} bytes a token makes "
-                f"messages of up to {largest} bytes, above the server's max_message_bytes = {max_message_bytes}: "
-                "lower the one or raise the other"
-            )
+        for stage in self.stages:
+            stage.check_batch(batch, max_message_bytes)
 
-    def check_same_order(self, run: Run) -> None:
-        """Raise `ForeignCursorError` when the run was created over other stores or by other ordering code."""
-        if run.order_fingerprint != self.order_fingerprint:
-            fields = ", ".join(differing_fields(run.order_fingerprint, self.order_fingerprint))
-            raise ForeignCursorError(
-                f"run {run.name!r} was created with another order than this server makes of its spec now; "
-                f"what differs: {fields}. Serve the stores as they were, or create another run",
-                fields=fields,
-            )
+    def check_same_stages(self, run: Run) -> None:
+        """Raise `ForeignCursorError` when the run was made over other stores or by other ordering code."""
+        for number, (theirs, ours) in enumerate(zip(run.stages, self.stages, strict=True)):
+            if theirs.order_fingerprint != ours.fingerprint:
+                fields = ", ".join(differing_fields(theirs.order_fingerprint, ours.fingerprint))
+                which = f" in stage {number}" if number else ""
+                raise ForeignCursorError(
+                    f"run {run.name!r} was created with another order than this server makes of its spec now{which}; "
+                    f"what differs: {fields}. Serve the stores as they were, or create another run",
+                    fields=fields,
+                )
 
     def check_cursor(self, cursor: Cursor) -> None:
         """Raise `ForeignCursorError` or `InvalidRequestError` for a cursor that no step of this order ends at."""
         self.planner.check(cursor)
 
 
-def largest_message_bytes(batch: BatchSpec, token_bytes: int) -> int:
-    """Bound on the bytes of one micro-batch.
-
-    Tokens, one mask bit each, and lengths: a varint of one byte covers at least two tokens, as no sample is shorter.
-    """
-    tokens = batch.micro_batch_tokens
-    return tokens * token_bytes + -(-tokens // 8) + -(-tokens // 2) + MESSAGE_OVERHEAD_BYTES
-
-
 class RunContexts:
-    """Contexts by order spec."""
+    """Contexts by their stages."""
 
     def __init__(self, catalog: StoreCatalog, threads: Threads) -> None:
         self._catalog = catalog
         self._threads = threads
-        self._built: Once[tuple[str, int | None], RunContext] = Once(KEPT_CONTEXTS)
+        self._built: Once[StagesKey, StageContext] = Once(KEPT_STAGES)
 
     async def of_order(self, order: OrderSpec, *, most_samples: int | None = None) -> RunContext:
-        """The context of an order, or of the first `most_samples` of each of its sources.
+        """The context of a run of one stage, or of the first `most_samples` of each of its sources.
 
         Raises `StoreNotFoundError`, `StoreRefusedError`, `InvalidSpecError`.
         """
-        return await self._built.get(
-            (order.model_dump_json(), most_samples),
-            lambda: self._threads.store(build_context, order, self._catalog, most_samples),
-        )
+        return await self.of_stages([Stage(first_step=1, order=order)], most_samples=most_samples)
 
     async def of_run(self, run: Run) -> RunContext:
         """The context of a run; raises `ForeignCursorError` too, when the stores are not what they were."""
-        context = await self.of_order(run.spec.order)
-        context.check_same_order(run)
+        context = await self.of_stages([stage.stage for stage in run.stages])
+        context.check_same_stages(run)
         return context
 
+    async def of_stages(self, stages: Sequence[Stage], *, most_samples: int | None = None) -> RunContext:
+        """The context of a run of these stages; raises as `of_order` does."""
+        keys = tuple((stage.first_step, stage.order.model_dump_json()) for stage in stages)
+        built: list[StageContext] = []
+        for number, stage in enumerate(stages):
+            key = (keys[: number + 1], most_samples)
+            build = partial(
+                self._threads.store,
+                build_stage,
+                stage,
+                self._catalog,
+                number=number,
+                before=built[-1].fingerprint if built else "",
+                most_samples=most_samples,
+            )
+            built.append(await self._built.get(key, build))
+        return composed(built)
 
-def build_context(order: OrderSpec, catalog: StoreCatalog, most_samples: int | None = None) -> RunContext:
-    """Blocks while the stores' indexes are read."""
-    stores = tuple(catalog.get(source.store) for source in order.sources)
-    views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
-    table = SourceTable(views, max(store.token_bytes for store in stores))
-    sampler = sampler_of(order)
-    samples = sample_order(order, views, sampler=sampler)
-    if most_samples is not None:
-        samples = plain_union(tuple(min(size, most_samples) for size in table.sizes), order.seed, order.shuffle)
-    identity = sampler.identity if sampler else ""
-    fingerprint = order_fingerprint(order, [store.fingerprint for store in stores], sampler=identity)
-    return RunContext(
-        order=order,
-        stores=stores,
-        views=views,
-        table=table,
-        planner=Planner.of_order(samples, table, fingerprint),
-        order_fingerprint=fingerprint,
-        epoch_samples=samples.epoch_size,
-    )
+
+def build_context(order: OrderSpec, catalog: StoreCatalog) -> RunContext:
+    """The context of a run of one stage. Blocks while the stores' indexes are read."""
+    return composed([build_stage(Stage(first_step=1, order=order), catalog)])
+
+
+def composed(stages: Sequence[StageContext]) -> RunContext:
+    """Stages that follow each other as a run."""
+    return RunContext(stages=tuple(stages), planner=Planner([stage.planned for stage in stages]))

@@ -10,7 +10,7 @@ of one micro-batch together, the micro-batch is encoded where its blocks are loa
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 
 from dataserver.batching.encode import encode_planned
@@ -40,10 +40,10 @@ TRIES = 2
 
 
 class Fetches:
-    """The blocks of one order's steps. Errors of what is loaded ahead show when it is needed."""
+    """The blocks of a run's steps, `tables` by stage. Errors of what is loaded ahead show when it is needed."""
 
-    def __init__(self, table: SourceTable, threads: Threads) -> None:
-        self._table = table
+    def __init__(self, tables: Sequence[SourceTable], threads: Threads) -> None:
+        self._tables = tuple(tables)
         self._threads = threads
         self._free = asyncio.Semaphore(LOADS_AHEAD)
         self._wishes: dict[int, Wish] = {}
@@ -52,11 +52,11 @@ class Fetches:
     @property
     def plans_ahead(self) -> int:
         """How many steps to plan ahead, so that they can be loaded; 0 where nothing is."""
-        return PLANS_AHEAD if self._table.decodes else 0
+        return PLANS_AHEAD if any(table.decodes for table in self._tables) else 0
 
     def start(self, plan: Plan, dp_ranks: Collection[int]) -> None:
         """Begin to load what these ranks will read of a step."""
-        if not self._table.decodes:
+        if not self._table_of(plan).decodes:
             return
         for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
             self._wishes.pop(step).close()
@@ -66,10 +66,11 @@ class Fetches:
         self, plan: Plan, *, round_index: int, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
     ) -> bytes:
         """`encode_planned`, with its blocks loaded first if they are not held."""
+        table = self._table_of(plan)
         encode = partial(
             encode_planned,
             plan,
-            self._table,
+            table,
             round_index=round_index,
             dp_rank=dp_rank,
             alignment=alignment,
@@ -81,7 +82,7 @@ class Fetches:
             try:
                 return await self._threads.encode(_from_what_is_held, encode)
             except NotDecodedError:
-                refs = await self._load(plan.samples.take(plan.rounds[round_index][dp_rank]))
+                refs = await self._load(table, plan.samples.take(plan.rounds[round_index][dp_rank]))
         return await self._threads.fetch(refs[0].store, encode)
 
     def close(self) -> None:
@@ -91,13 +92,16 @@ class Fetches:
         while self._wishes:
             self._wishes.popitem()[1].close()
 
-    async def _load(self, samples: Samples) -> list[BlockRef]:
-        refs = await self._threads.plan(self._table.blocks, samples)
+    def _table_of(self, plan: Plan) -> SourceTable:
+        return self._tables[plan.end.stage]
+
+    async def _load(self, table: SourceTable, samples: Samples) -> list[BlockRef]:
+        refs = await self._threads.plan(table.blocks, samples)
         await asyncio.gather(*(self._threads.fetch(ref.store, ref.load) for ref in refs if not ref.is_held))
         return refs
 
     async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...]) -> None:
-        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table)
+        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
         earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
         if earlier is not None:
             earlier.close()

@@ -36,7 +36,7 @@ class Reading:
         self._dp_world_size = dp_world_size
         self._threads = threads
         self._plans: Once[Cursor, Plan | EndOfRun] = Once(KEPT_PLANS)
-        self.fetches = Fetches(context.table, threads)
+        self.fetches = Fetches([context.stages[0].table], threads)
         self._readers: Counter[int] = Counter()
 
     async def plan(self, begin: Cursor) -> Plan | EndOfRun:
@@ -64,7 +64,7 @@ class Reading:
         return plan
 
     def _planned(self, begin: Cursor) -> Plan | EndOfRun:
-        self.context.check_unchanged()
+        self.context.stages[0].check_unchanged()
         return self.context.planner.plan(begin, self.batch, self._dp_world_size)
 
 
@@ -85,6 +85,7 @@ class HeldOuts:
         reading = await self._readings.get(key, lambda: self._make_reading(opening.spec, opening.dp_world_size))
         begin = opening.begin or reading.context.planner.initial_cursor()
         reading.context.check_cursor(begin)
+        self._registry.refuse_while_draining()
         self._registry.seat_reader(session)
         reading.enter(opening.dp_rank)
         return HeldOutSupply(opening, begin, reading, session, self._registry)
@@ -92,7 +93,7 @@ class HeldOuts:
     async def _make_reading(self, spec: EvalSpec, dp_world_size: int) -> Reading:
         as_run = spec.as_run()
         context = await self._contexts.of_order(as_run.order, most_samples=spec.max_samples)
-        context.check_vocabulary(as_run)
+        context.check_vocabulary(spec.vocab_size)
         context.check_batch(as_run.batch, self._max_message_bytes)
         return Reading(spec, dp_world_size, context, self._threads)
 

@@ -1,8 +1,11 @@
 """What a server tells Prometheus. One object per server, so that two in one process do not mix."""
 
 import warnings
+from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from dataserver.ledger.interface import Seal
 
 # Planning takes milliseconds, a seal one disk flush; both may stall.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -92,6 +95,17 @@ class Metrics:
             registry=registry,
             multiprocess_mode="max",
         )
+
+    def count_seal(self, run: str, seal: Seal) -> None:
+        """Note a step that was sealed, or read back; the end of a run is none."""
+        if seal.totals is None:
+            return
+        self.steps_sealed.inc()
+        self.sealed_step.labels(run).set(seal.step)
+        for figure, value in asdict(seal.totals.last).items():
+            self.packing.labels(run, figure).set(value)
+        for store, tokens in seal.totals.store_tokens.items():
+            self.run_tokens.labels(run, store).set(tokens)
 
     def forget_run(self, run: str) -> None:
         """Drop the series of a run that is deleted. Where several processes add up, they stay until the restart."""

@@ -106,7 +106,6 @@ class Registry:
 
     def seat_reader(self, session: Session) -> None:
         """Take in a stream of no attempt, which ends only with this server."""
-        self.refuse_while_draining()
         self._readers.add(session)
 
     def unseat_reader(self, session: Session) -> None:
@@ -151,6 +150,7 @@ class Registry:
                 run,
                 run.attempt,
                 context,
+                contexts=self._contexts,
                 ledger=self._ledger,
                 threads=self._threads,
                 metrics=self._metrics,

@@ -28,45 +28,49 @@ from dataserver.v1 import run_spec_pb2 as dataserver_dot_v1_dot_run__spec__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61taserver/v1/run_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x17\x64\x61taserver/v1/run.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x10\x43reateRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x04spec\x18\x02 \x01(\x0b\x32\x16.dataserver.v1.RunSpec\"E\n\x11\x43reateRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\"\xf9\x01\n\x13\x42\x65ginAttemptRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12&\n\x04mode\x18\x02 \x01(\x0e\x32\x18.dataserver.v1.BeginMode\x12%\n\x06\x63ursor\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x12\n\nworld_size\x18\x05 \x01(\x05\x12\x15\n\rdp_world_size\x18\x06 \x01(\x05\x12\'\n\x05\x62\x61tch\x18\x07 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x0e\n\x06holder\x18\x08 \x01(\t\x12\x11\n\ttake_over\x18\t \x01(\x08\"?\n\x14\x42\x65ginAttemptResponse\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.dataserver.v1.Attempt\"\x1c\n\rGetRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"1\n\x0eGetRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\"8\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"M\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.dataserver.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1e\n\x0fWatchRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"3\n\x10WatchRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\"\x1f\n\x10\x44\x65leteRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"J\n\x14ListRunEventsRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x15ListRunEventsResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.dataserver.v1.RunEvent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"q\n\x08RunEvent\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t*T\n\tBeginMode\x12\x1a\n\x16\x42\x45GIN_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x42\x45GIN_MODE_START\x10\x01\x12\x15\n\x11\x42\x45GIN_MODE_RESUME\x10\x02\x32\xc4\x04\n\nRunService\x12N\n\tCreateRun\x12\x1f.dataserver.v1.CreateRunRequest\x1a .dataserver.v1.CreateRunResponse\x12W\n\x0c\x42\x65ginAttempt\x12\".dataserver.v1.BeginAttemptRequest\x1a#.dataserver.v1.BeginAttemptResponse\x12\x45\n\x06GetRun\x12\x1c.dataserver.v1.GetRunRequest\x1a\x1d.dataserver.v1.GetRunResponse\x12K\n\x08ListRuns\x12\x1e.dataserver.v1.ListRunsRequest\x1a\x1f.dataserver.v1.ListRunsResponse\x12M\n\x08WatchRun\x12\x1e.dataserver.v1.WatchRunRequest\x1a\x1f.dataserver.v1.WatchRunResponse0\x01\x12N\n\tDeleteRun\x12\x1f.dataserver.v1.DeleteRunRequest\x1a .dataserver.v1.DeleteRunResponse\x12Z\n\rListRunEvents\x12#.dataserver.v1.ListRunEventsRequest\x1a$.dataserver.v1.ListRunEventsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x64\x61taserver/v1/run_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x17\x64\x61taserver/v1/run.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n\x10\x43reateRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x04spec\x18\x02 \x01(\x0b\x32\x16.dataserver.v1.RunSpec\"E\n\x11\x43reateRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\"[\n\x0f\x41mendRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x12\n\nfirst_step\x18\x02 \x01(\x03\x12\'\n\x05order\x18\x03 \x01(\x0b\x32\x18.dataserver.v1.OrderSpec\"D\n\x10\x41mendRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\x12\x0f\n\x07\x61mended\x18\x02 \x01(\x08\"\xf9\x01\n\x13\x42\x65ginAttemptRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12&\n\x04mode\x18\x02 \x01(\x0e\x32\x18.dataserver.v1.BeginMode\x12%\n\x06\x63ursor\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x12\n\nworld_size\x18\x05 \x01(\x05\x12\x15\n\rdp_world_size\x18\x06 \x01(\x05\x12\'\n\x05\x62\x61tch\x18\x07 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x0e\n\x06holder\x18\x08 \x01(\t\x12\x11\n\ttake_over\x18\t \x01(\x08\"?\n\x14\x42\x65ginAttemptResponse\x12\'\n\x07\x61ttempt\x18\x01 \x01(\x0b\x32\x16.dataserver.v1.Attempt\"\x1c\n\rGetRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"1\n\x0eGetRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\"8\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"M\n\x10ListRunsResponse\x12 \n\x04runs\x18\x01 \x03(\x0b\x32\x12.dataserver.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1e\n\x0fWatchRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"3\n\x10WatchRunResponse\x12\x1f\n\x03run\x18\x01 \x01(\x0b\x32\x12.dataserver.v1.Run\"\x1f\n\x10\x44\x65leteRunRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"J\n\x14ListRunEventsRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"Y\n\x15ListRunEventsResponse\x12\'\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x17.dataserver.v1.RunEvent\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"q\n\x08RunEvent\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x03\x12\x0c\n\x04step\x18\x04 \x01(\x03\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t*T\n\tBeginMode\x12\x1a\n\x16\x42\x45GIN_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10\x42\x45GIN_MODE_START\x10\x01\x12\x15\n\x11\x42\x45GIN_MODE_RESUME\x10\x02\x32\x91\x05\n\nRunService\x12N\n\tCreateRun\x12\x1f.dataserver.v1.CreateRunRequest\x1a .dataserver.v1.CreateRunResponse\x12K\n\x08\x41mendRun\x12\x1e.dataserver.v1.AmendRunRequest\x1a\x1f.dataserver.v1.AmendRunResponse\x12W\n\x0c\x42\x65ginAttempt\x12\".dataserver.v1.BeginAttemptRequest\x1a#.dataserver.v1.BeginAttemptResponse\x12\x45\n\x06GetRun\x12\x1c.dataserver.v1.GetRunRequest\x1a\x1d.dataserver.v1.GetRunResponse\x12K\n\x08ListRuns\x12\x1e.dataserver.v1.ListRunsRequest\x1a\x1f.dataserver.v1.ListRunsResponse\x12M\n\x08WatchRun\x12\x1e.dataserver.v1.WatchRunRequest\x1a\x1f.dataserver.v1.WatchRunResponse0\x01\x12N\n\tDeleteRun\x12\x1f.dataserver.v1.DeleteRunRequest\x1a .dataserver.v1.DeleteRunResponse\x12Z\n\rListRunEvents\x12#.dataserver.v1.ListRunEventsRequest\x1a$.dataserver.v1.ListRunEventsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.run_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BEGINMODE']._serialized_start=1265
-  _globals['_BEGINMODE']._serialized_end=1349
+  _globals['_BEGINMODE']._serialized_start=1428
+  _globals['_BEGINMODE']._serialized_end=1512
   _globals['_CREATERUNREQUEST']._serialized_start=166
   _globals['_CREATERUNREQUEST']._serialized_end=236
   _globals['_CREATERUNRESPONSE']._serialized_start=238
   _globals['_CREATERUNRESPONSE']._serialized_end=307
-  _globals['_BEGINATTEMPTREQUEST']._serialized_start=310
-  _globals['_BEGINATTEMPTREQUEST']._serialized_end=559
-  _globals['_BEGINATTEMPTRESPONSE']._serialized_start=561
-  _globals['_BEGINATTEMPTRESPONSE']._serialized_end=624
-  _globals['_GETRUNREQUEST']._serialized_start=626
-  _globals['_GETRUNREQUEST']._serialized_end=654
-  _globals['_GETRUNRESPONSE']._serialized_start=656
-  _globals['_GETRUNRESPONSE']._serialized_end=705
-  _globals['_LISTRUNSREQUEST']._serialized_start=707
-  _globals['_LISTRUNSREQUEST']._serialized_end=763
-  _globals['_LISTRUNSRESPONSE']._serialized_start=765
-  _globals['_LISTRUNSRESPONSE']._serialized_end=842
-  _globals['_WATCHRUNREQUEST']._serialized_start=844
-  _globals['_WATCHRUNREQUEST']._serialized_end=874
-  _globals['_WATCHRUNRESPONSE']._serialized_start=876
-  _globals['_WATCHRUNRESPONSE']._serialized_end=927
-  _globals['_DELETERUNREQUEST']._serialized_start=929
-  _globals['_DELETERUNREQUEST']._serialized_end=960
-  _globals['_DELETERUNRESPONSE']._serialized_start=962
-  _globals['_DELETERUNRESPONSE']._serialized_end=981
-  _globals['_LISTRUNEVENTSREQUEST']._serialized_start=983
-  _globals['_LISTRUNEVENTSREQUEST']._serialized_end=1057
-  _globals['_LISTRUNEVENTSRESPONSE']._serialized_start=1059
-  _globals['_LISTRUNEVENTSRESPONSE']._serialized_end=1148
-  _globals['_RUNEVENT']._serialized_start=1150
-  _globals['_RUNEVENT']._serialized_end=1263
-  _globals['_RUNSERVICE']._serialized_start=1352
-  _globals['_RUNSERVICE']._serialized_end=1932
+  _globals['_AMENDRUNREQUEST']._serialized_start=309
+  _globals['_AMENDRUNREQUEST']._serialized_end=400
+  _globals['_AMENDRUNRESPONSE']._serialized_start=402
+  _globals['_AMENDRUNRESPONSE']._serialized_end=470
+  _globals['_BEGINATTEMPTREQUEST']._serialized_start=473
+  _globals['_BEGINATTEMPTREQUEST']._serialized_end=722
+  _globals['_BEGINATTEMPTRESPONSE']._serialized_start=724
+  _globals['_BEGINATTEMPTRESPONSE']._serialized_end=787
+  _globals['_GETRUNREQUEST']._serialized_start=789
+  _globals['_GETRUNREQUEST']._serialized_end=817
+  _globals['_GETRUNRESPONSE']._serialized_start=819
+  _globals['_GETRUNRESPONSE']._serialized_end=868
+  _globals['_LISTRUNSREQUEST']._serialized_start=870
+  _globals['_LISTRUNSREQUEST']._serialized_end=926
+  _globals['_LISTRUNSRESPONSE']._serialized_start=928
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1005
+  _globals['_WATCHRUNREQUEST']._serialized_start=1007
+  _globals['_WATCHRUNREQUEST']._serialized_end=1037
+  _globals['_WATCHRUNRESPONSE']._serialized_start=1039
+  _globals['_WATCHRUNRESPONSE']._serialized_end=1090
+  _globals['_DELETERUNREQUEST']._serialized_start=1092
+  _globals['_DELETERUNREQUEST']._serialized_end=1123
+  _globals['_DELETERUNRESPONSE']._serialized_start=1125
+  _globals['_DELETERUNRESPONSE']._serialized_end=1144
+  _globals['_LISTRUNEVENTSREQUEST']._serialized_start=1146
+  _globals['_LISTRUNEVENTSREQUEST']._serialized_end=1220
+  _globals['_LISTRUNEVENTSRESPONSE']._serialized_start=1222
+  _globals['_LISTRUNEVENTSRESPONSE']._serialized_end=1311
+  _globals['_RUNEVENT']._serialized_start=1313
+  _globals['_RUNEVENT']._serialized_end=1426
+  _globals['_RUNSERVICE']._serialized_start=1515
+  _globals['_RUNSERVICE']._serialized_end=2172
 # @@protoc_insertion_point(module_scope)

@@ -38,6 +38,24 @@ class CreateRunResponse(_message.Message):
     created: bool
     def __init__(self, run: _Optional[_Union[_run_pb2.Run, _Mapping]] = ..., created: _Optional[bool] = ...) -> None: ...
 
+class AmendRunRequest(_message.Message):
+    __slots__ = ("run", "first_step", "order")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    first_step: int
+    order: _run_spec_pb2.OrderSpec
+    def __init__(self, run: _Optional[str] = ..., first_step: _Optional[int] = ..., order: _Optional[_Union[_run_spec_pb2.OrderSpec, _Mapping]] = ...) -> None: ...
+
+class AmendRunResponse(_message.Message):
+    __slots__ = ("run", "amended")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    AMENDED_FIELD_NUMBER: _ClassVar[int]
+    run: _run_pb2.Run
+    amended: bool
+    def __init__(self, run: _Optional[_Union[_run_pb2.Run, _Mapping]] = ..., amended: _Optional[bool] = ...) -> None: ...
+
 class BeginAttemptRequest(_message.Message):
     __slots__ = ("run", "mode", "cursor", "version", "world_size", "dp_world_size", "batch", "holder", "take_over")
     RUN_FIELD_NUMBER: _ClassVar[int]

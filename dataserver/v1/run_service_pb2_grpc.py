@@ -40,6 +40,11 @@ class RunServiceStub:
                 request_serializer=dataserver_dot_v1_dot_run__service__pb2.CreateRunRequest.SerializeToString,
                 response_deserializer=dataserver_dot_v1_dot_run__service__pb2.CreateRunResponse.FromString,
                 _registered_method=True)
+        self.AmendRun = channel.unary_unary(
+                '/dataserver.v1.RunService/AmendRun',
+                request_serializer=dataserver_dot_v1_dot_run__service__pb2.AmendRunRequest.SerializeToString,
+                response_deserializer=dataserver_dot_v1_dot_run__service__pb2.AmendRunResponse.FromString,
+                _registered_method=True)
         self.BeginAttempt = channel.unary_unary(
                 '/dataserver.v1.RunService/BeginAttempt',
                 request_serializer=dataserver_dot_v1_dot_run__service__pb2.BeginAttemptRequest.SerializeToString,
@@ -81,6 +86,18 @@ class RunServiceServicer:
         run that is there; another order is refused with the fields that differ.
         Another batch spec becomes the run's, for attempts to come that bring none,
         and is recorded as the event `batch_changed`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AmendRun(self, request, context):
+        """Appends a stage: another order (sources, seed, bounds) from a step on. What
+        comes before that step stays as it is, and so do stages that are there. The
+        first step lies beyond the last sealed one, behind a lookahead window that is
+        under way, and behind the stages before. Idempotent: the same stage again
+        returns the run; another order under the same first step is refused with the
+        fields that differ.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -136,6 +153,11 @@ def add_RunServiceServicer_to_server(servicer, server):
                     servicer.CreateRun,
                     request_deserializer=dataserver_dot_v1_dot_run__service__pb2.CreateRunRequest.FromString,
                     response_serializer=dataserver_dot_v1_dot_run__service__pb2.CreateRunResponse.SerializeToString,
+            ),
+            'AmendRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.AmendRun,
+                    request_deserializer=dataserver_dot_v1_dot_run__service__pb2.AmendRunRequest.FromString,
+                    response_serializer=dataserver_dot_v1_dot_run__service__pb2.AmendRunResponse.SerializeToString,
             ),
             'BeginAttempt': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginAttempt,
@@ -196,6 +218,33 @@ class RunService:
             '/dataserver.v1.RunService/CreateRun',
             dataserver_dot_v1_dot_run__service__pb2.CreateRunRequest.SerializeToString,
             dataserver_dot_v1_dot_run__service__pb2.CreateRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AmendRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dataserver.v1.RunService/AmendRun',
+            dataserver_dot_v1_dot_run__service__pb2.AmendRunRequest.SerializeToString,
+            dataserver_dot_v1_dot_run__service__pb2.AmendRunResponse.FromString,
             options,
             channel_credentials,
             insecure,

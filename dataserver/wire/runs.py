@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dataserver.cursor import Cursor
-from dataserver.run_spec import BatchSpec, RunSpec
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
-from dataserver.wire.messages import batch_spec_from_proto, cursor_from_proto, run_spec_from_proto
+from dataserver.wire.messages import (
+    batch_spec_from_proto,
+    cursor_from_proto,
+    order_spec_from_proto,
+    run_spec_from_proto,
+)
 from dataserver.wire.totals import FiguresInfo, TotalsInfo, figures_from_proto, totals_from_proto
 
 
@@ -35,17 +40,27 @@ class AttemptInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageInfo:
+    """An order of a run, from `first_step` on; cursors in it carry its fingerprint."""
+
+    first_step: int
+    order: OrderSpec
+    order_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
     """A run as it stands. `attempt` is None before the first one and after a rewind.
 
-    `acked_steps[w]`: what world rank w of the attempt acknowledged last; `consumed_step`: their
-    minimum. `totals` is None while the ledger has no sealed step.
+    `stages` has all of them, the first one's order being `spec.order`. `acked_steps[w]`: what world rank w of the
+    attempt acknowledged last; `consumed_step`: their minimum. `totals` is None where the ledger has no sealed step.
     """
 
     name: str
     uid: str
     spec: RunSpec
     order_fingerprint: str
+    stages: tuple[StageInfo, ...]
     create_time: float
     attempt: AttemptInfo | None
     committed: Cursor
@@ -139,6 +154,7 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         uid=message.uid,
         spec=run_spec_from_proto(message.spec),
         order_fingerprint=message.order_fingerprint,
+        stages=tuple(_stage(stage) for stage in message.stages),
         create_time=_seconds(message.create_time),
         attempt=attempt_from_proto(message.attempt) if message.HasField("attempt") else None,
         committed=cursor_from_proto(message.committed),
@@ -148,6 +164,14 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         ended=message.ended,
         epoch_samples=message.epoch_samples,
         totals=totals_from_proto(message.totals) if message.HasField("totals") else None,
+    )
+
+
+def _stage(message: run_pb2.Stage) -> StageInfo:
+    return StageInfo(
+        first_step=message.first_step,
+        order=order_spec_from_proto(message.order),
+        order_fingerprint=message.order_fingerprint,
     )
 
 

@@ -97,11 +97,12 @@ def test_a_run_is_shown_with_its_history(dataserver, run):
     status, out, _ = dataserver("run", "show", run)
     assert status == 0
     for fact in (
-        "launch-7", "step 2: epoch 0", "attempt_begun", "file:///checkpoints/2", "step_tokens 128", "(100.00%)",
+        "launch-7", "step 2: stage 0, epoch 0", "from step 1: chat",
+        "attempt_begun", "file:///checkpoints/2", "step_tokens 128", "(100.00%)",
     ):  # fmt: skip
         assert fact in out
     shown = json.loads(dataserver("run", "show", run, "--json")[1])
-    assert [event["kind"] for event in shown["events"]] == ["created", "attempt_begun", "committed", "committed"]
+    assert [event["kind"] for event in shown["events"]] == ["committed", "committed", "attempt_begun", "created"]
     assert shown["run"]["acked_steps"] == [2]
     totals = shown["run"]["totals"]
     assert totals["steps"] == shown["run"]["sealed_step"]
@@ -131,10 +132,41 @@ def test_the_cursor_is_shown_with_all_commits_or_of_one_version(dataserver, run)
     assert "file:///checkpoints/1" in out
     shown = json.loads(dataserver("cursor", "show", run, "--json")[1])
     assert (shown["cursor"]["step"], shown["checkpoint_uri"]) == (2, "file:///checkpoints/2")
-    assert [commit["cursor"]["step"] for commit in shown["commits"]] == [1, 2]
+    assert [commit["cursor"]["step"] for commit in shown["commits"]] == [2, 1]
     shown = json.loads(dataserver("cursor", "show", run, "--version", "1", "--json")[1])
     assert shown.keys() == {"cursor", "checkpoint_uri"}
     assert shown["cursor"]["step"] == 1
+
+
+def test_long_lists_show_the_newest_and_say_how_many_there_are(dataserver, run):
+    _, out, _ = dataserver("cursor", "show", run, "--limit", "1")
+    assert "file:///checkpoints/1" not in out
+    assert out.splitlines()[-1] == "the newest 1 of 2 commits; --limit 2 shows all"
+    shown = json.loads(dataserver("cursor", "show", run, "--limit", "1", "--json")[1])
+    assert (shown["commit_count"], [commit["cursor"]["step"] for commit in shown["commits"]]) == (2, [2])
+    _, out, _ = dataserver("run", "show", run, "--limit", "3")
+    assert out.splitlines()[-1] == "the newest 3 of 4 events; --limit 4 shows all"
+    assert "the newest" not in dataserver("run", "show", run)[1]
+
+
+def test_a_run_is_amended_from_a_spec_file(dataserver, run, tmp_path):
+    (tmp_path / "later.toml").write_text(SPEC.replace("max_length = 32", "max_length = 16\nseed = 9"))
+    amend = ("run", "amend", run, "--first-step", "9", "--spec", str(tmp_path / "later.toml"))
+    assert dataserver(*amend) == (0, f"run {run}: stage 1 begins with step 9\n", "")
+    assert dataserver(*amend)[0] == 0
+    _, out, _ = dataserver("run", "show", run)
+    assert "from step 9: chat" in out
+    assert "seed 9, max_length 16" in out
+    assert "amended" in out
+    assert "stage 1" in dataserver("plan", "show", run, "--steps", "9:10")[1]
+    (tmp_path / "later.toml").write_text(SPEC)
+    status, out, err = dataserver(*amend)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "seed (there: 9, asked: 0), max_length (there: 16, asked: 32)" in err
+    early = ("run", "amend", run, "--first-step", "2", "--spec", str(tmp_path / "later.toml"))
+    assert "stage 1 begins with step 9" in dataserver(*early)[2]
+    (tmp_path / "later.toml").write_text("[batch]\nstep_tokens = 3\n")
+    assert "no table [order]" in dataserver(*amend)[2]
 
 
 def test_plans_are_shown_by_rank_and_round_with_their_three_figures(dataserver, run):

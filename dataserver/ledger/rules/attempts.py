@@ -8,19 +8,15 @@ this module's name, so that a test can take one away.
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from dataserver.cursor import Cursor
 from dataserver.errors import (
     AlreadyCommittedError,
     AttemptAliveError,
     AttemptMismatchError,
-    ForeignCursorError,
     HolderFencedError,
     StaleAttemptError,
-    VersionNotFoundError,
 )
 from dataserver.ledger.interface import Attempt, AttemptKey
 from dataserver.ledger.records import OpenRequest, RankRow, RunRow
-from dataserver.planning.fingerprint import differing_fields
 
 
 def next_attempt(last_attempt: int) -> int:
@@ -198,39 +194,6 @@ def refuse_start_over_commits(run: RunRow) -> None:
             "version 0, or begin a run of another name",
             committed_step=run.committed.step,
         )
-
-
-def refuse_foreign_cursor(run: RunRow, cursor: Cursor) -> None:
-    """Rule 5: a cursor counts positions of one order and means nothing in another.
-
-    Else a changed seed, store or length bound goes on at the same position: samples twice and never.
-    """
-    if cursor.order_fingerprint == run.order_fingerprint:
-        return
-    fields = differing_fields(run.order_fingerprint, cursor.order_fingerprint)
-    values = run.read_spec().order.model_dump(mode="json")
-    told = ", ".join(f"{field} (this run: {values[field]})" if field in values else field for field in fields)
-    raise ForeignCursorError(
-        f"cursor at step {cursor.step} belongs to another order than run {run.name!r}; they differ in: "
-        f"{told or 'everything'}. Use the run that the checkpoint came from, or begin a run of another name",
-        fields=",".join(fields),
-        order_fingerprint=run.order_fingerprint,
-    )
-
-
-def cursor_by_version(run: RunRow, version: int, known: Cursor | None, nearest: Sequence[int]) -> Cursor:
-    """Rule 5: a version is looked up, or refused; never "wherever the ledger stands".
-
-    Else weights of version 0 go on at the ledger's step 2, and the samples before it are in no weights.
-    """
-    if known is not None:
-        return known
-    raise VersionNotFoundError(
-        f"run {run.name!r} knows no cursor of version {version}; the nearest that it knows: "
-        f"{', '.join(map(str, nearest))}. Resume with the checkpoint's own cursor, or by one of these",
-        version=version,
-        nearest=",".join(map(str, nearest)),
-    )
 
 
 def refuse_live_delete(run: RunRow, attempt: Attempt | None, now: float) -> None:

@@ -211,6 +211,7 @@ class Story:
             planner_version=1,
             last=False,
             end_of_run=False,
+            stages=self.fingerprint,
         )
         return replace(plain, **fields)
 

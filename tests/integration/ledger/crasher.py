@@ -32,7 +32,9 @@ def begin(ledger: Ledger, holder: str, *, take_over: bool) -> Attempt:
 
 def seal(ledger: Ledger, uid: str, attempt: AttemptKey, step: int) -> None:
     end = Cursor(order_fingerprint="order", step=step)
-    proposed = ProposedSeal(step=step, end=end, plan_digest="d", planner_version=1, last=False, end_of_run=False)
+    proposed = ProposedSeal(
+        step=step, end=end, plan_digest="d", planner_version=1, last=False, end_of_run=False, stages="order"
+    )
     ledger.seal(uid, attempt, proposed)
 
 

@@ -45,6 +45,7 @@ def act(ledger: Ledger, verb: str, words: list[str]) -> object:
             planner_version=1,
             last=False,
             end_of_run=False,
+            stages="order",
         )
         seal = ledger.seal(words[0], ledger.get_attempt("run", int(words[1])).key, proposed)
         return {"digest": seal.plan_digest, "flag": seal.sync_weights}

@@ -162,7 +162,9 @@ class LedgerMachine(RuleBasedStateMachine):
         if step < 1:
             return
         end = cursor(step, plan)
-        proposed = ProposedSeal(step=step, end=end, plan_digest=plan, planner_version=1, last=False, end_of_run=False)
+        proposed = ProposedSeal(
+            step=step, end=end, plan_digest=plan, planner_version=1, last=False, end_of_run=False, stages="order"
+        )
         self.agree(self.reference.seal(attempt, step, end), self.ledger.seal, self.uid, self.key(attempt), proposed)
 
     @precondition(lambda self: self.reference.attempt)
@@ -173,7 +175,13 @@ class LedgerMachine(RuleBasedStateMachine):
             state.seals[state.head][1] if state.head in state.seals else state.base
         )
         proposed = ProposedSeal(
-            step=state.head + 1, end=before, plan_digest="", planner_version=1, last=False, end_of_run=True
+            step=state.head + 1,
+            end=before,
+            plan_digest="",
+            planner_version=1,
+            last=False,
+            end_of_run=True,
+            stages="order",
         )
         self.ledger.seal(self.uid, self.key(state.attempt), proposed)
         state.ended = True

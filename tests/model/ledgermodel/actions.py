@@ -9,7 +9,7 @@ from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError
 from ledgermodel import trainer
 from ledgermodel.box import LEASE_S
-from ledgermodel.planning import FOREIGN
+from ledgermodel.planning import FINGERPRINT, FOREIGN, later_stage
 from ledgermodel.play import Event, Play, ViolationError
 from ledgermodel.serving import RUN
 from ledgermodel.world import Checkpoint, Job, Message, World
@@ -143,6 +143,10 @@ def _wishes(play: Play, world: World) -> Iterator[Event]:
     if world.may("request"):
         yield Event("the weights of a step that some rank has got are requested", partial(_request, play, late=True))
         yield Event("the weights of the next step are requested", partial(_request, play, late=False))
+    if world.may("amend"):
+        for first_step in (play.run.sealed_step, play.run.sealed_step + 1, play.run.sealed_step + 2):
+            act = partial(_amend, play, first_step=first_step)
+            yield Event(f"the run is amended from step {first_step} on", act)
     if world.may("wrong_ack"):
         for number in range(trainer.WORLD_SIZE):
             act = partial(_ack_too_much, play, number=number)
@@ -202,6 +206,11 @@ def _request(play: Play, world: World, *, late: bool) -> World | None:
     play.ledger.request_sync(RUN, version)
     promised = world.promised if late else world.promised | {version}
     return replace(world, promised=promised).spend("request")
+
+
+def _amend(play: Play, world: World, first_step: int) -> World:
+    play.ledger.amend_run(RUN, *later_stage(first_step), FINGERPRINT)
+    return world.spend("amend")
 
 
 def _ack_too_much(play: Play, world: World, number: int) -> World | None:

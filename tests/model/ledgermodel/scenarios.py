@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 class Scenario:
     """Two ranks, and what surrounds them. `mishaps` says how often each of these may happen:
 
-    crash (of a job), server_crash, silence (a lease runs out under a live job), request (of weights),
-    loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's time goes by while
-    servers renew what they hold), early_open, late_open, wrong_dp_rank, wrong_ack,
+    crash (of a job), server_crash, amend (of the run, by another stage), silence (a lease runs out under a live job),
+    request (of weights), loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's
+    time goes by while servers renew what they hold), early_open, late_open, wrong_dp_rank, wrong_ack,
     wrong_commit (by confused ranks), lost_checkpoints, foreign_checkpoint, restore (of an older ledger).
     """
 
@@ -62,10 +62,15 @@ RECONNECT = Scenario(steps=1, holders=2, mishaps={"reconnect": 1, "duplicate": 1
 BRANCHES = Scenario(
     any_checkpoint=True, delayed=True, ways=True, step_samples=(2, 1, 2), mishaps={"crash": 2, "loss": 1}
 )
+AMENDED = Scenario(servers=2, mishaps={"amend": 1})
+AMENDED_WINDOW = Scenario(steps=3, lookahead=2, mishaps={"amend": 1})
 PARTITIONED = Scenario(acks=True, delayed=True, credits=2, partitioned=True, mishaps={"restore": 1})
 
 # Several things at once: too much for every day.
 DEEP = {
+    "two replicas, an amendment, a crash, another size": Scenario(
+        servers=2, dp_world_sizes=(2, 1), mishaps={"amend": 1, "crash": 1}
+    ),
     "two replicas and a crash of each kind": Scenario(servers=2, mishaps={"crash": 1, "server_crash": 1}),
     "two replicas, a crash and a request": Scenario(servers=2, steps=1, mishaps={"server_crash": 1, "request": 1}),
     "duplicated opens, a crash and a changed size": Scenario(

@@ -1,11 +1,12 @@
 """What a data server does between a rank and the ledger: open, plan, seal when pacing allows, send."""
 
 from dataserver.cursor import Cursor
+from dataserver.errors import OutdatedPlanError
 from dataserver.ledger import Attempt, AttemptKey, ProposedSeal
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun
 from ledgermodel.box import LedgerBox
-from ledgermodel.planning import plan, samples_of
+from ledgermodel.planning import plan, samples_of, stages_fingerprint
 from ledgermodel.scenarios import Scenario
 from ledgermodel.world import Receipt
 
@@ -35,13 +36,23 @@ class Servers:
         """Whether pacing lets the step go: all before it are consumed."""
         return not self._scenario.acks or step <= self._ledger.get_run(RUN).consumed_step + 1
 
-    def serve(self, server: int, attempt: Attempt, dp_rank: int, step: int) -> Receipt | None:
-        """Seal the step, or read its seal, and give a rank its share; None where it cannot be planned."""
+    def first_step(self) -> int:
+        """Where the ledger has the run's later stage begin; 0 without one."""
+        stages = self._ledger.get_run(RUN).stages
+        return stages[-1].stage.first_step if len(stages) > 1 else 0
+
+    def serve(self, server: int, attempt: Attempt, dp_rank: int, step: int, known: int = 0) -> Receipt | None:
+        """Seal the step, or read its seal, and give a rank its share; None where it cannot be planned.
+
+        `known`: where the server has the later stage begin. Raises `OutdatedPlanError` when it has to learn of it.
+        """
         uid = self._ledger.get_run(RUN).uid
         begin = self._begin(uid, attempt, step)
         if begin is None:
             return None
-        proposed, samples = self._propose(server, attempt, begin, dp_rank)
+        if begin.stage and not known:
+            raise OutdatedPlanError("the step begins in a stage that this server does not know")
+        proposed, samples = self._propose(server, attempt, begin, dp_rank, known)
         seal = self._ledger.seal(uid, attempt.key, proposed)
         return self.receipt(proposed, flag=seal.sync_weights, samples=samples)
 
@@ -71,12 +82,12 @@ class Servers:
         return planned.end if planned and not isinstance(planned, EndOfRun) else None
 
     def _propose(
-        self, server: int, attempt: Attempt, begin: Cursor, dp_rank: int
+        self, server: int, attempt: Attempt, begin: Cursor, dp_rank: int, known: int = 0
     ) -> tuple[ProposedSeal, tuple[int, ...]]:
         batch = attempt.batch
         if server in self._scenario.short_servers and batch.max_steps is not None:
             batch = batch.model_copy(update={"max_steps": batch.max_steps - 1})
-        planned = plan(begin, batch, attempt.dp_world_size)
+        planned = plan(begin, batch, attempt.dp_world_size, known)
         if isinstance(planned, EndOfRun):
             end = ProposedSeal(
                 step=begin.step + 1,
@@ -85,6 +96,7 @@ class Servers:
                 planner_version=PLANNER_VERSION,
                 last=False,
                 end_of_run=True,
+                stages=stages_fingerprint(known),
             )
             return end, ()
         mark = "x" if server in self._scenario.other_planners else ""
@@ -95,5 +107,6 @@ class Servers:
             planner_version=PLANNER_VERSION,
             last=planned.last and self._scenario.marks_last,
             end_of_run=False,
+            stages=stages_fingerprint(known),
         )
         return step, samples_of(planned, dp_rank)

@@ -5,7 +5,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dataserver.cursor import Cursor
-from dataserver.errors import AttemptMismatchError, PlanMismatchError, StaleAttemptError, VersionNotFoundError
+from dataserver.errors import (
+    AttemptMismatchError,
+    OutdatedPlanError,
+    PlanMismatchError,
+    StaleAttemptError,
+    VersionNotFoundError,
+)
 from dataserver.ledger import Attempt
 from ledgermodel.planning import fault_of, run_spec
 from ledgermodel.play import Play, ViolationError
@@ -132,14 +138,20 @@ def receive(play: Play, world: World, holder: int, number: int, ahead: int = 0) 
         return None
     attempt = play.ledger.get_attempt(RUN, job.attempt.number)
     try:
-        receipt = play.servers.serve(rank.server, attempt, rank.dp_rank, step)
+        receipt = play.servers.serve(rank.server, attempt, rank.dp_rank, step, world.known_by(rank.server))
     except StaleAttemptError:
         return world.with_job(holder, None)
+    except OutdatedPlanError:
+        return world.learn(rank.server, play.servers.first_step())
     except PlanMismatchError:
         # Its next open repeats this one's id: with a new id for each try there would be no end of states.
         return world.with_job(holder, job.with_rank(number, server=None, opens=rank.opens - 1))
     if receipt is None:
         return None
+    first_step = play.servers.first_step()
+    stage = int(0 < first_step <= receipt.step)
+    if receipt.end.stage != stage and not receipt.ended:
+        raise ViolationError(f"step {receipt.step} of stage {stage} is sent with samples of stage {receipt.end.stage}")
     if receipt.step in world.promised and not receipt.flag and not receipt.ended:
         raise ViolationError(
             f"version {receipt.step} was requested before a byte of its step left, and its flag is not set"

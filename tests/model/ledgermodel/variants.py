@@ -16,12 +16,16 @@ from dataserver.errors import UnavailableError
 from dataserver.ledger import attempts, runs, schema, seals, streams
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
+from dataserver.ledger.rules import cursors as cursor_rules
+from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.planning.plan import Plan
 from ledgermodel import planning
 from ledgermodel.scenarios import (
     ACKED,
     ACKS,
+    AMENDED,
+    AMENDED_WINDOW,
     BRANCHES,
     CONFUSED,
     CRASH,
@@ -169,6 +173,10 @@ def _guess(original: Any, run: Any, version: int, known: Any, nearest: Any) -> A
     return known or run.committed
 
 
+def _windows_are_passed_over(original: Any, run: Any, head: Any, first_step: int) -> None:
+    original(run, replace(head, window=None), first_step)
+
+
 MEET = "ranks meet in one all-reduce"
 PACING = "is sent while a rank has applied only step 0"
 STUCK = "dead end"
@@ -262,14 +270,14 @@ VARIANTS = (
     Variant(
         rule=5,
         name="a cursor of another order is taken",
-        change=_without(attempt_rules, "refuse_foreign_cursor"),
+        change=_without(cursor_rules, "refuse_foreign_cursor"),
         scenario=LOST,
         fault=STUCK,
     ),
     Variant(
         rule=5,
         name="an unknown version begins wherever the ledger stands",
-        change=_around(attempt_rules, "cursor_by_version", _guess),
+        change=_around(cursor_rules, "cursor_by_version", _guess),
         scenario=RESTORED,
         fault=r"begins at step \d, but samples .* lie after the cursor and are in the weights",
     ),
@@ -370,6 +378,27 @@ VARIANTS = (
         change=_without(step_rules, "refuse_off_course_commit"),
         scenario=GARBLED,
         fault="begins at step 1, but samples .* are in the weights",
+    ),
+    Variant(
+        rule=13,
+        name="a step is sealed by a server that does not know its stage",
+        change=_without(stage_rules, "refuse_outdated_plan"),
+        scenario=AMENDED,
+        fault="of stage 1 is sent with samples of stage 0",
+    ),
+    Variant(
+        rule=13,
+        name="a stage begins with a step that is sealed",
+        change=_without(stage_rules, "refuse_early_stage"),
+        scenario=AMENDED,
+        fault=f"of stage 1 is sent with samples of stage 0|{STUCK}",
+    ),
+    Variant(
+        rule=13,
+        name="a stage begins inside a window",
+        change=_around(stage_rules, "refuse_early_stage", _windows_are_passed_over),
+        scenario=AMENDED_WINDOW,
+        fault=f"are in no weights|of stage 1 is sent with samples of stage 0|{STUCK}",
     ),
     Variant(
         rule=12,

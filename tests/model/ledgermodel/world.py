@@ -93,7 +93,8 @@ class Message:
 class World:
     """A state; `ledger` and `backup` are the ledger's, by number.
 
-    `left` counts what may still happen of each kind of mishap.
+    `left` counts what may still happen of each kind of mishap. `known` has, by server, where it knows the later stage
+    to begin.
     """
 
     ledger: int
@@ -108,12 +109,19 @@ class World:
     restores: int = 0
     silent: bool = False
     finished: bool = False
+    known: tuple[tuple[int, int], ...] = ()
 
     def may(self, mishap: str) -> bool:
         return dict(self.left).get(mishap, 0) > 0
 
     def spend(self, mishap: str) -> "World":
         return replace(self, left=tuple((kind, count - (kind == mishap)) for kind, count in self.left))
+
+    def known_by(self, server: int) -> int:
+        return dict(self.known).get(server, 0)
+
+    def learn(self, server: int, first_step: int) -> "World":
+        return replace(self, known=tuple(sorted((dict(self.known) | {server: first_step}).items())))
 
     def with_job(self, holder: int, job: Job | None) -> "World":
         return replace(self, jobs=(*self.jobs[:holder], job, *self.jobs[holder + 1 :]))

@@ -29,6 +29,7 @@ CURSOR = Cursor(order_fingerprint="f")
 BEGIN = {"resume": False, "world_size": 1, "dp_world_size": 1, "holder": "h"}
 CALLS = {
     "create_run": lambda client: client.create_run("r", SPEC),
+    "amend_run": lambda client: client.amend_run("r", 2, SPEC.order),
     "begin_attempt": lambda client: client.begin_attempt("r", **BEGIN),
     "get_run": lambda client: client.get_run("r"),
     "list_runs": lambda client: client.list_runs(),

@@ -10,7 +10,7 @@ from dataserver.cursor import Cursor
 from trainer.checkpoint import RECORD_FILE, Checkpoints, Lineage, Record, read_checkpoint
 from trainer.errors import CheckpointError
 
-LINEAGE = Lineage(run="chat", run_uid="u1", order_fingerprint="order", attempt=0, base_step=0)
+LINEAGE = Lineage(run="chat", run_uid="u1", order_fingerprints=("order",), attempt=0, base_step=0)
 
 
 def record(step: int, attempt: int = 1, *, run_uid: str = "u1", order: str = "order") -> Record:

@@ -78,4 +78,6 @@ def test_what_cannot_be_read_is_left_and_named_once_but_never_chosen_past(
     [warning] = [entry for entry in caplog.records if entry.levelname == "WARNING"]
     assert str(damaged) in warning.getMessage()
     with pytest.raises(CheckpointError, match="step-00000005"):
-        checkpoints.choose("auto", Lineage(run="chat", run_uid="u1", order_fingerprint="order", attempt=0, base_step=0))
+        checkpoints.choose(
+            "auto", Lineage(run="chat", run_uid="u1", order_fingerprints=("order",), attempt=0, base_step=0)
+        )

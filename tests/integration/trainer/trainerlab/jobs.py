@@ -74,7 +74,9 @@ class MemoryFeed:
     ) -> None:
         self._steps = steps
         self._commits_arrive = commits_arrive
-        self.lineage = lineage or Lineage(run=RUN, run_uid="uid", order_fingerprint=FINGERPRINT, attempt=0, base_step=0)
+        self.lineage = lineage or Lineage(
+            run=RUN, run_uid="uid", order_fingerprints=(FINGERPRINT,), attempt=0, base_step=0
+        )
         self.begun: list[Cursor | None] = []
         self.commits: list[tuple[int, int, str]] = []
 

@@ -1,0 +1,110 @@
+"""A stage and this server's stores: its sample table, and its place in the plan of a run."""
+
+from dataclasses import dataclass
+
+from dataserver.batching.table import SourceTable
+from dataserver.errors import InvalidSpecError
+from dataserver.planning.fingerprint import order_fingerprint
+from dataserver.planning.stages import PlannedStage, Stage
+from dataserver.run_spec import BatchSpec, OrderSpec, check_fits
+from dataserver.sampling.build import sample_order
+from dataserver.sampling.union import plain_union
+from dataserver.stores import Store, StoreView
+from dataserver.streaming.catalog import StoreCatalog
+from dataserver.streaming.samplers import sampler_of
+
+# Step, round, checksum and the field headers of a micro-batch.
+MESSAGE_OVERHEAD_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageContext:
+    """What serving a stage needs."""
+
+    order: OrderSpec
+    stores: tuple[Store, ...]
+    views: tuple[StoreView, ...]
+    table: SourceTable
+    planned: PlannedStage
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the stages up to this one."""
+        return self.planned.fingerprint
+
+    @property
+    def epoch_samples(self) -> int:
+        """Samples of an epoch."""
+        return self.planned.order.epoch_size
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """The stores, by the number of their source."""
+        return tuple(source.store for source in self.order.sources)
+
+    def check_unchanged(self) -> None:
+        """Raise `StoreDamagedError` if a store changed since it was admitted. Blocks on the file system."""
+        for store in self.stores:
+            store.check_unchanged()
+
+    def check_vocabulary(self, vocab_size: int | None) -> None:
+        """Raise `InvalidSpecError` for a store with a token that the model does not know."""
+        if vocab_size is None:
+            return
+        for name, store in zip(self.store_names, self.stores, strict=True):
+            if store.max_token >= vocab_size:
+                raise InvalidSpecError(
+                    f"store {name!r} row {store.max_token_row} holds token {store.max_token}, "
+                    f"but vocab_size = {vocab_size}: is this the right tokenizer?",
+                    store=name,
+                    row=store.max_token_row,
+                )
+
+    def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
+        """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
+        try:
+            check_fits(self.order, batch)
+        except ValueError as error:
+            raise InvalidSpecError(str(error)) from error
+        largest = largest_message_bytes(batch, self.table.token_bytes)
+        if largest > max_message_bytes:
+            raise InvalidSpecError(
+                f"micro_batch_tokens = {batch.micro_batch_tokens} at {self.table.token_bytes} bytes a token makes "
+                f"messages of up to {largest} bytes, above the server's max_message_bytes = {max_message_bytes}: "
+                "lower the one or raise the other"
+            )
+
+
+def largest_message_bytes(batch: BatchSpec, token_bytes: int) -> int:
+    """Bound on the bytes of one micro-batch.
+
+    Tokens, one mask bit each, and lengths: a varint of one byte covers at least two tokens, as no sample is shorter.
+    """
+    tokens = batch.micro_batch_tokens
+    return tokens * token_bytes + -(-tokens // 8) + -(-tokens // 2) + MESSAGE_OVERHEAD_BYTES
+
+
+def build_stage(
+    stage: Stage, catalog: StoreCatalog, *, number: int = 0, before: str = "", most_samples: int | None = None
+) -> StageContext:
+    """The stage number `number` of a run, after the one with the fingerprint `before`.
+
+    Blocks while the stores' indexes are read. With `most_samples`, only so many of each source.
+    """
+    order = stage.order
+    stores = tuple(catalog.get(source.store) for source in order.sources)
+    views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
+    table = SourceTable(views, max(store.token_bytes for store in stores))
+    sampler = sampler_of(order)
+    samples = sample_order(order, views, stage=number, sampler=sampler)
+    if most_samples is not None:
+        samples = plain_union(tuple(min(size, most_samples) for size in table.sizes), order.seed, order.shuffle)
+    fingerprint = order_fingerprint(
+        order,
+        [store.fingerprint for store in stores],
+        before=before,
+        first_step=stage.first_step,
+        sampler=sampler.identity if sampler else "",
+    )
+    planned = PlannedStage(first_step=stage.first_step, order=samples, table=table, fingerprint=fingerprint)
+    return StageContext(order=order, stores=stores, views=views, table=table, planned=planned)
