@@ -31,6 +31,7 @@ NOT_TOURED = {
     "BatchService/StreamMicroBatches",
     "CursorService/CommitCursor",
     "CursorService/RewindRun",
+    "RunService/AmendRun",
     "RunService/BeginAttempt",
     "RunService/CreateRun",
     "RunService/DeleteRun",
