@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from dataserver.errors import InvalidConfigError
+from dataserver.render_options import RenderOptions
+from dataserver.settings import GivenPath, PathOrUrl, Settings
 
 ENVIRONMENT_PREFIX = "DATASERVER_"
 
@@ -50,32 +52,6 @@ def _check_optional_address(address: str) -> str:
     return _check_address(address) if address else address
 
 
-def _check_given(path: object) -> object:
-    # Path("") is the working directory, which nobody means who writes nothing.
-    if path == "":
-        raise ValueError("is empty: name a path, or '.' for the working directory")
-    return path
-
-
-GivenPath = Annotated[Path, BeforeValidator(_check_given)]
-
-
-def _path_or_url(text: object) -> object:
-    """A `Path`, unless `text` names a storage: such URLs are left as they are, which paths would not."""
-    if not isinstance(text, str) or "://" in text:
-        return text
-    return Path(str(_check_given(text)))
-
-
-PathOrUrl = Annotated[Path | str, BeforeValidator(_path_or_url)]
-
-
-class Settings(BaseModel):
-    """Base of all settings: immutable, and an unknown field, an infinity or a NaN is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
-
-
 class StoreConfig(Settings):
     """One store that the server owns."""
 
@@ -89,6 +65,15 @@ class StoreConfig(Settings):
     storage: dict[str, str] = Field(default_factory=dict)
     """Options of the storage behind a URL, such as an endpoint or a region. Credentials are none of them: they come
     from the environment."""
+    render: RenderOptions | None = None
+    """How conversations become samples, where `path` holds conversations. They are rendered when the server starts,
+    and kept in the index directory: rendered once, they are a store like any other. Absent: `path` holds samples."""
+
+    @model_validator(mode="after")
+    def _one_mask(self) -> Self:
+        if self.render is not None and self.loss_mask != "column":
+            raise ValueError(f"loss_mask = {self.loss_mask!r} with render: `render.roles` says what is a target")
+        return self
 
 
 class TlsConfig(Settings):

@@ -53,15 +53,18 @@ def add_render_verb(verbs: "Subparsers") -> None:
 
 
 def _render(arguments: argparse.Namespace) -> int:
-    from dataserver.render import render_store
-    from dataserver.render.options import render_options
+    from dataserver.render.job import job_key, render_store
+    from dataserver.render.rows import find_input
+    from dataserver.render_options import render_options
 
     options = render_options(
         tokenizer=arguments.tokenizer, family=arguments.family, roles=arguments.roles, train_on=arguments.train_on,
         max_length=arguments.max_length, on_error=arguments.on_error,
     )  # fmt: skip
+    engine, source = _engine(arguments), find_input(arguments.source)
     with _Rate() as rate:
-        report = render_store(arguments.source, arguments.out, options, engine=_engine(arguments), progress=rate)
+        key = job_key(source, options)
+        report = render_store(source, arguments.out, options, key=key, engine=engine, progress=rate)
     if arguments.json:
         print(json.dumps({**_counts(report), "store": str(arguments.out)}))
     else:
@@ -99,7 +102,7 @@ def _print_report(report: "PartReport", out: Path) -> None:
 
 
 def _roles(text: str) -> tuple[str, ...]:
-    from dataserver.render.options import Role
+    from dataserver.render_options import Role
 
     roles = tuple(role for role in text.split(",") if role)
     for role in roles:

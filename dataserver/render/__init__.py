@@ -6,8 +6,7 @@ The tokens are those of the model's own template. Where its turns cannot be told
 never guessed: a wrong mask is noticed by nobody.
 """
 
-from dataserver.render.job import render_store
 from dataserver.render.local import LocalEngine
-from dataserver.render.options import OnError, RenderOptions, TrainOn
+from dataserver.render.source import rendered
 
-__all__ = ["LocalEngine", "OnError", "RenderOptions", "TrainOn", "render_store"]
+__all__ = ["LocalEngine", "rendered"]

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import Conversation, RowError
-from dataserver.render.options import RenderOptions
 from dataserver.render.sample import Sample, selected_messages
+from dataserver.render_options import RenderOptions
 
 # A renderer of the package, and a tokenizer of `transformers`: neither has types that hold over families.
 PackageRenderer: TypeAlias = Any

@@ -6,9 +6,13 @@ KEY names the input's contents, the tokenizer, the template, the options and the
 killed finds its parts by it and goes on; another input or option never meets them.
 """
 
+import fcntl
+import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,15 +20,16 @@ from typing import Final, Protocol
 import xxhash
 
 from dataserver.errors import InvalidConfigError
-from dataserver.render.options import RenderOptions
 from dataserver.render.part import PartReport, part_name, part_report
-from dataserver.render.rows import Chunk, Input, chunks_of, find_input
+from dataserver.render.rows import Chunk, Input, chunks_of
 from dataserver.render.tokenizer import render_key
+from dataserver.render_options import RenderOptions
+from dataserver.stores.index import seal, unseal, write_atomically
+
+log = logging.getLogger(__name__)
 
 REPORT: Final = "_render.json"
 REJECTS: Final = "_rejects.jsonl"
-
-_READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +54,25 @@ ReportProgress = Callable[[int, int, PartReport], None]
 
 
 def render_store(
-    source: Path, out: Path, options: RenderOptions, *, engine: Engine, progress: ReportProgress
+    source: Input, out: Path, options: RenderOptions, *, key: str, engine: Engine, progress: ReportProgress
 ) -> PartReport:
-    """Render the conversations at `source` into the store `out`; returns the counts.
+    """Render conversations into the store `out`; returns the counts. `key`: see `job_key`.
 
     A store that is there already, of the same key, is left alone. Raises `StoreRefusedError` for a bad row,
     `InvalidConfigError` where something else stands at `out`.
     """
-    conversations = find_input(source)
-    key = job_key(conversations, options)
     if (done := _finished(out, key)) is not None:
         return done
     directory = out.with_name(f"{out.name}.rendering-{key}")
     directory.mkdir(parents=True, exist_ok=True)
-    chunks = chunks_of(conversations)
+    chunks = chunks_of(source)
     reports = {chunk.number: found for chunk in chunks if (found := part_report(directory, chunk.number)) is not None}
     total = PartReport()
     for report in reports.values():
         total.add(report)
     progress(len(reports), len(chunks), total)
     left = tuple(chunk for chunk in chunks if chunk.number not in reports)
-    work = Work(source=conversations, chunks=left, options=options, directory=directory)
+    work = Work(source=source, chunks=left, options=options, directory=directory)
     for number, report in engine(work) if left else ():
         reports[number] = report
         total.add(report)
@@ -77,15 +80,50 @@ def render_store(
     return _finish(directory, out, key, [reports[chunk.number] for chunk in chunks])
 
 
-def job_key(source: Input, options: RenderOptions) -> str:
-    """XXH3-128, in hex, of the input's names and bytes and of all that decides how they are rendered."""
+def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -> str:
+    """XXH3-128, in hex, of the input's names and bytes and of all that decides how they are rendered.
+
+    `memory`: a file that keeps the digests of input files, so that those that are as they were are not read again.
+    """
+    known = _remembered(memory)
     digest = xxhash.xxh3_128(render_key(options).encode())
     for path in source.paths:
-        digest.update(path.encode())
-        with (source.directory / path).open("rb") as file:
-            while read := file.read(_READ_BYTES):
-                digest.update(read)
+        file = (source.directory / path).absolute()
+        stat = file.stat()
+        stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
+        if known.get(str(file), ("", ""))[0] != stamp:
+            known[str(file)] = (stamp, _digest_of(file))
+        digest.update(f"{path}\n{known[str(file)][1]}\n".encode())
+    if memory is not None:
+        write_atomically(memory, seal(known))
     return digest.hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends; wait for whoever holds it."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("waiting for another process that renders or pulls the same, which holds %s", path)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
+    """Stamp and digest of files by path; what cannot be read is nothing."""
+    if memory is None:
+        return {}
+    try:
+        return {path: (stamp, digest) for path, (stamp, digest) in unseal(memory.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def _finished(out: Path, key: str) -> PartReport | None:

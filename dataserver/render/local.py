@@ -7,11 +7,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from dataserver.render.job import Work
-from dataserver.render.options import RenderOptions
 from dataserver.render.part import PartReport, render_part
 from dataserver.render.rows import Chunk, Input
 from dataserver.render.sample import Renderer
 from dataserver.render.tokenizer import open_renderer
+from dataserver.render_options import RenderOptions
 
 # Chunks that wait for a process each: enough that none idles, few enough that an error ends the job soon.
 _QUEUED = 2
@@ -29,6 +29,9 @@ class LocalEngine:
     def __call__(self, work: Work) -> Iterator[tuple[int, PartReport]]:
         """See `job.Engine`."""
         processes = min(self._processes, len(work.chunks))
+        if processes == 1:
+            yield from _here(work)
+            return
         # Spawned: tokenizers have threads of their own, which do not survive a fork.
         pool = ProcessPoolExecutor(
             processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(work.options,)
@@ -46,6 +49,16 @@ class LocalEngine:
                     yield under_way.pop(future), future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _here(work: Work) -> Iterator[tuple[int, PartReport]]:
+    """A process of its own takes longer to start than a chunk takes to render."""
+    renderer = open_renderer(work.options)
+    for chunk in work.chunks:
+        yield (
+            chunk.number,
+            render_part(work.source, chunk, renderer=renderer, options=work.options, directory=work.directory),
+        )
 
 
 def _begin(options: RenderOptions) -> None:

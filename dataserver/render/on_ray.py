@@ -15,10 +15,10 @@ from typing import Any
 
 from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render.job import Work
-from dataserver.render.options import RenderOptions
 from dataserver.render.part import PartReport, render_part
 from dataserver.render.rows import Chunk, Input
 from dataserver.render.tokenizer import open_renderer
+from dataserver.render_options import RenderOptions
 
 
 class RayEngine:

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from dataserver.errors import StoreRefusedError
 from dataserver.render.conversation import RowError, conversation_of
-from dataserver.render.options import OnError, RenderOptions
 from dataserver.render.rows import Chunk, Input, InputRow, rows_of
 from dataserver.render.sample import Renderer, Sample
+from dataserver.render_options import OnError, RenderOptions
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK
 
 _TYPES: dict[str, pa.DataType] = {INPUT_IDS: pa.list_(pa.int32()), LOSS_MASK: pa.list_(pa.int8())}

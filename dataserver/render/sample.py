@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dataserver.render.conversation import Conversation
-from dataserver.render.options import RenderOptions, TrainOn
+from dataserver.render_options import RenderOptions, TrainOn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dataserver.render.conversation import Conversation, Message, RowError
 from dataserver.render.families import Tokenizer
-from dataserver.render.options import RenderOptions
 from dataserver.render.sample import Sample, selected_messages
+from dataserver.render_options import RenderOptions
 
 # Stands in for a body; no template strips, escapes or looks for a private-use character.
 _STAND_IN: Final = "\ue123"

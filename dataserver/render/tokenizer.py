@@ -12,9 +12,12 @@ import xxhash
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.families import Tokenizer, family_of
-from dataserver.render.options import RENDER_VERSION, RenderOptions
 from dataserver.render.sample import Renderer
 from dataserver.render.templates import TemplateRenderer
+from dataserver.render_options import RenderOptions
+
+RENDER_VERSION: Final = 1
+"""Tick it when the same conversation would give other tokens or another mask."""
 
 # Files that decide about tokens and templates; weights beside them do not.
 _FILES: Final = (

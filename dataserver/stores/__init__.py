@@ -11,6 +11,7 @@ A store is served with exactly the rows it holds, or refused with an error that 
 
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.discovery import IgnoredPath
+from dataserver.stores.index import default_index_dir
 from dataserver.stores.manifest import LengthBucket, Shard
 from dataserver.stores.opening import default_disk_cache_dir, open_store
 from dataserver.stores.schema import Column, LossMask
@@ -30,5 +31,6 @@ __all__ = [
     "Store",
     "StoreView",
     "default_disk_cache_dir",
+    "default_index_dir",
     "open_store",
 ]

@@ -1,11 +1,20 @@
 """The stores that a server owns: opened at start, by name, and never by a path from outside."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from dataserver.config import ServerConfig
+from dataserver.config import ServerConfig, StoreConfig
 from dataserver.errors import StoreNotFoundError
 from dataserver.storage.disk_cache import DiskCache
-from dataserver.stores import BlockCache, Figures, LossMask, Store, default_disk_cache_dir, open_store
+from dataserver.stores import (
+    BlockCache,
+    Figures,
+    LossMask,
+    Store,
+    default_disk_cache_dir,
+    default_index_dir,
+    open_store,
+)
 
 # Name of the store, bytes read so far, bytes in all.
 ReportStoreBytes = Callable[[str, int, int], None]
@@ -55,7 +64,7 @@ def open_catalog(
     try:
         for name, settings in config.stores.items():
             stores[name] = open_store(
-                settings.path,
+                _samples(name, settings, config, progress or _report_nothing),
                 loss_mask=LossMask(settings.loss_mask),
                 split=settings.split,
                 index_dir=config.index_dir,
@@ -70,6 +79,22 @@ def open_catalog(
         StoreCatalog(stores).close()
         raise
     return StoreCatalog(stores)
+
+
+def _samples(name: str, settings: StoreConfig, config: ServerConfig, progress: ReportStoreBytes) -> Path | str:
+    """Where the samples of a store lie: conversations are rendered first."""
+    if settings.render is None:
+        return settings.path
+    # Imported here: few servers render, and it takes a while.
+    from dataserver.render import rendered  # noqa: PLC0415
+
+    return rendered(
+        settings.path,
+        settings.render,
+        (config.index_dir or default_index_dir()) / "rendered",
+        storage_options=settings.storage,
+        progress=_named(progress, name),
+    )
 
 
 def open_disk_cache(config: ServerConfig) -> DiskCache | None:

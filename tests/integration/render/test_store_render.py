@@ -16,10 +16,11 @@ import pytest
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import conversation_of
-from dataserver.render.job import Work, render_store
-from dataserver.render.options import RenderOptions, render_options
+from dataserver.render.job import Work, job_key, render_store
 from dataserver.render.part import PartReport, render_part
+from dataserver.render.rows import find_input
 from dataserver.render.tokenizer import open_renderer
+from dataserver.render_options import RenderOptions, render_options
 from dataserver.stores import open_store
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "then", "it", "sleeps"]
@@ -69,7 +70,9 @@ def render_here(source: Path, out: Path, **options: object) -> PartReport:
             place = {"renderer": renderer, "options": work.options, "directory": work.directory}
             yield chunk.number, render_part(work.source, chunk, **place)
 
-    return render_store(source, out, settings, engine=engine, progress=lambda *_: None)
+    found = find_input(source)
+    key = job_key(found, settings)
+    return render_store(found, out, settings, key=key, engine=engine, progress=lambda *_: None)
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from dataserver.render.conversation import conversation_of
-from dataserver.render.options import RenderOptions
 from dataserver.render.tokenizer import load_tokenizer, open_renderer
 from dataserver.render.view import page, view_row
+from dataserver.render_options import RenderOptions
 from dataserver.testing import write_store
 
 ROW = {

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dataserver.errors import InvalidConfigError
 from dataserver.render import tokenizer as tokenizers
 from dataserver.render.conversation import Conversation, RowError
-from dataserver.render.options import RenderOptions
 from dataserver.render.tokenizer import render_key
+from dataserver.render_options import RenderOptions
 
 # Loading a tokenizer takes longer than what is tested.
 open_renderer = cache(tokenizers.open_renderer)

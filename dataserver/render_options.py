@@ -1,15 +1,12 @@
 """What decides how a conversation becomes tokens and a mask."""
 
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from dataserver.config import GivenPath, Settings
 from dataserver.errors import InvalidConfigError
-
-RENDER_VERSION: Final = 1
-"""Tick it when the same conversation would give other tokens or another mask."""
+from dataserver.settings import GivenPath, Settings
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
