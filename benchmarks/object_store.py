@@ -53,7 +53,7 @@ def write(directory):
 
 def serve(kind: str, directory: Path, pipe: Connection) -> None:
     """A server in a process of its own, until the pipe says so; answers with what was read of the storage."""
-    from dataserver.storage.filesystem import MemoryStorage
+    from dataserver.storage.memory import MemoryStorage
     from dataserver.streaming.fetches import Fetches
 
     fsspec.filesystem("memory").pipe_file("/bench/a.parquet", (directory / "parquet" / "a.parquet").read_bytes())

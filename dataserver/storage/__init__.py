@@ -7,7 +7,7 @@
 - `objects`   what there is to read, and the protocol of all storages
 - `open`      from a URL to a storage
 - `retrying`  how often, how soon and for how long a call is tried
-- `local`, `filesystem`   `file://`; `memory://`
+- `local`, `memory`, `hub`   `file://`; `memory://`; `hf://`
 - `buckets`, `options`, `object_store`, `aws_credentials`   `s3://`, `gs://`, `az://`
 - `pull`, `staging`   a whole store, brought to a local directory
 - `disk_cache`, `cache_entry`, `cache_space`   ranges kept on a local disk

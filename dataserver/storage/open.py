@@ -73,7 +73,7 @@ def _open_file(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Stor
 
 
 def _open_memory(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
-    from dataserver.storage.filesystem import MemoryStorage  # noqa: PLC0415
+    from dataserver.storage.memory import MemoryStorage  # noqa: PLC0415
 
     refuse_options(url, options, ())
     return MemoryStorage(url, policy)
@@ -85,6 +85,13 @@ def _open_bucket(url: str, options: Mapping[str, str], policy: ReadPolicy) -> St
     return open_bucket(url, options, policy)
 
 
+def _open_hub(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
+    from dataserver.storage.hub import OPTIONS, HubStorage  # noqa: PLC0415
+
+    refuse_options(url, options, OPTIONS)
+    return HubStorage(url, options.get("endpoint"), policy)
+
+
 # Which extra of this package brings the library, where it has another name than the scheme.
 _EXTRAS = {"memory": "hf"}
 
@@ -92,6 +99,7 @@ _OPENERS: dict[str, Callable[[str, Mapping[str, str], ReadPolicy], Storage]] = {
     "s3": _open_bucket,
     "gs": _open_bucket,
     "az": _open_bucket,
+    "hf": _open_hub,
     "file": _open_file,
     "memory": _open_memory,
 }

@@ -11,7 +11,7 @@ from dataserver.client import DataClient
 from dataserver.config import parse_config
 from dataserver.errors import StoreDamagedError, UnavailableError
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
-from dataserver.storage.filesystem import MemoryStorage
+from dataserver.storage.memory import MemoryStorage
 from dataserver.testing import RunningServer, running_server, write_store
 
 ROWS, SHARDS = 240, 12

@@ -11,7 +11,7 @@ import pytest
 
 from dataserver.errors import StoreDamagedError, StoreNotFoundError, StoreRefusedError
 from dataserver.storage.disk_cache import DiskCache
-from dataserver.storage.filesystem import MemoryStorage
+from dataserver.storage.memory import MemoryStorage
 from dataserver.stores import BlockCache, LossMask, open_store
 from dataserver.stores.window import CHUNK_BYTES, Window
 
