@@ -23,7 +23,7 @@ _Positions = tuple[int, int, int, int]
 
 
 def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp) -> Shard:
-    """Admit shard `number` of the store, a local file."""
+    """Admit shard `number` of the store: a local file, or one that is read through a local copy."""
     begin_row = scan.figures.rows
     digest = _Digest(source, scan)
     copy = None if scan.discovery.copies is None else scan.discovery.copies.open(source.name, scan.hashed)
@@ -33,7 +33,8 @@ def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStam
     places = _Places(mapped)
     names = selected_columns([column.name for column in file.columns], scan.loss_mask)
     for block, (begin, end, batches) in enumerate(file.scan(names)):
-        digest.advance(end)
+        # Of a copy the ends are others; the file itself is gone through either way.
+        digest.advance(min(end, stamp.size))
         where = Where(
             shard=source.name,
             unit="row group" if mapped is None else "record batch",

@@ -44,6 +44,16 @@ def copied_files(index_dir):
     return sorted((index_dir / "copies").glob("*/rows.arrow"))
 
 
+def test_files_in_a_storage_are_served_through_copies_too(store_path, index_dir, opened):
+    url = f"file://{store_path}"
+    for _ in ("cold", "warm"):
+        store = open_store(url, index_dir=index_dir)
+        assert tokens(store) == ROWS
+    assert store.fingerprint == opened(store_path).fingerprint, "wherever it lies"
+    shutil.rmtree(index_dir / "copies")
+    assert tokens(open_store(url, index_dir=index_dir)) == ROWS
+
+
 def test_each_file_is_converted_once(opened, store_path, conversions):
     for _ in range(3):
         assert tokens(opened(store_path)) == ROWS
