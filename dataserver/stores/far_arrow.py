@@ -53,8 +53,17 @@ class FarArrow:
         peeked = _Peeked(source)
         begin, end = find_stream(peeked)
         first = begin
-        while (frame := _frame(peeked, first, end)) is not None and not (frame.is_record_batch or frame.is_end):
-            first = frame.end
+        try:
+            while (frame := _frame(peeked, first, end)) is not None and not (frame.is_record_batch or frame.is_end):
+                first = frame.end
+        except StoreRefusedError as error:
+            if first != FILE_HEAD:
+                raise
+            raise refusal(
+                source.name,
+                "no message stands where its stream begins. It is damaged, or written by polars, whose Arrow files are "
+                "read from local disks only: write Parquet, or Arrow with pyarrow",
+            ) from error
         return cls(source, ((0, first), peeked.read(0, first)), end)
 
     def blocks(self, names: Sequence[str]) -> Iterator[FarBlock]:  # noqa: ARG002 - a batch is fetched as a whole

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores import open_store
 from dataserver.stores.arrow_footer import lacks_head
 
 IDS = [[number, number + 70_000][: number % 3] for number in range(25)]
@@ -44,6 +45,13 @@ def test_rows_are_served_as_they_were_written_and_from_the_map_where_they_can_be
         assert [row.input_ids.tolist() for row in store] == IDS
         assert [row.loss_mask.tolist() for row in store] == MASKS
         assert (store.shards[0].layout is not None) == (compression == "uncompressed")
+
+
+def test_from_a_storage_such_a_file_is_refused_by_its_cause(write_ipc, index_dir):
+    with pytest.raises(
+        StoreRefusedError, match="or written by polars, whose Arrow files are read from local disks only"
+    ):
+        open_store(f"file://{write_ipc()}", index_dir=index_dir)
 
 
 def test_the_form_of_streams_is_like_that_of_others(opened, tmp_path):
