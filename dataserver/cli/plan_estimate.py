@@ -112,6 +112,8 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
         "tokens": round(epochs * epoch_tokens),
         "step_tokens": step_tokens,
         "step_rounds": sum(len(plan.rounds) for plan in plans) / len(plans),
+        "most_rounds": max(len(plan.rounds) for plan in plans),
+        "fewest_rounds": min(len(plan.rounds) for plan in plans if not plan.last or len(plans) == 1),
         "steps_planned": len(plans),
         "token_efficiency": _mean([plan.figures.token_efficiency for plan in plans]),
         "rank_imbalance": _mean([plan.figures.rank_imbalance for plan in plans]),
@@ -167,6 +169,11 @@ def _text(estimate: dict[str, Any]) -> str:
         f"packing      token efficiency {estimate['token_efficiency']:.4f}, rank max/mean "
         f"{estimate['rank_imbalance']:.4f}, round inflation {estimate['round_inflation']:.4f}",
     ]
+    if estimate["fewest_rounds"] < estimate["most_rounds"]:
+        lines.append(
+            f"warning      steps take {estimate['fewest_rounds']} to {estimate['most_rounds']} rounds, so some spill "
+            "into a round that is almost empty: lower step_tokens by a per cent or two, or give step_rounds"
+        )
     for source in estimate["sources"]:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in source["dropped"].items()) or "none"
         lines.append(

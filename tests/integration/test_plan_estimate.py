@@ -75,3 +75,12 @@ def test_a_spec_that_is_none_is_refused_in_one_line(estimate):
     assert (status, out) == (1, "")
     assert "exactly one of" in err
     assert err.count("\n") == 1
+
+
+def test_a_budget_by_which_some_steps_take_another_round_is_warned_of(estimate):
+    even = ("step_tokens = 400",)
+    assert "warning" not in estimate(*even, arguments=())[1]
+    tight = ("step_tokens = 512",)
+    counted = json.loads(estimate(*tight)[1])
+    assert counted["fewest_rounds"] < counted["step_rounds"] < counted["most_rounds"]
+    assert "lower step_tokens by a per cent or two, or give step_rounds" in estimate(*tight, arguments=())[1]
