@@ -4,11 +4,13 @@ Each request carries the version that it expects, and each answer is compared wi
 servers that do not know the condition. Waits and retries are `retrying`'s.
 """
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 import obstore
@@ -20,7 +22,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from dataserver.errors import StoreNotFoundError, StoreRefusedError
+from dataserver.errors import InvalidConfigError, StoreNotFoundError, StoreRefusedError
 from dataserver.storage.objects import ObjectInfo
 from dataserver.storage.retrying import (
     Attempts,
@@ -88,6 +90,7 @@ class ObjectStorage:
         return Attempts(f"'{what}'", self._policy, lambda: self._renew(generation))
 
     def _connected(self) -> "ObjectStore":
+        _check_process()
         with self._lock:
             if self._store is None:
                 timeouts: ClientConfig = {
@@ -132,6 +135,21 @@ class ObjectStorage:
                 raise TransientError(f"asked for bytes {begin} to {end}, answered {answer.range}")
             for piece in answer.stream(min_chunk_size=_PIECE_BYTES):
                 yield memoryview(piece)
+
+
+@cache
+def _home() -> int:
+    """The process that used obstore first: its threads live there, and in no child that is forked from it."""
+    return os.getpid()
+
+
+def _check_process() -> None:
+    """Refuse what would wait for ever."""
+    if _home() != os.getpid():
+        raise InvalidConfigError(
+            f"Object storage was read in process {_home()}, from which this one was forked, and its connections do not "
+            "survive that. Start workers by 'spawn' or 'forkserver', or before the first read."
+        )
 
 
 def _list(store: "ObjectStore") -> list[ObjectInfo]:
