@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from dataserver.cli.progress import Progress
-from dataserver.cli.store_arguments import add_store_arguments
+from dataserver.cli.store_arguments import add_store_arguments, open_named
 from dataserver.errors import OutOfRangeError
 
 if TYPE_CHECKING:
@@ -28,11 +28,10 @@ def add_cat_verb(verbs: "Subparsers") -> None:
 
 
 def _cat(arguments: argparse.Namespace) -> int:
-    from dataserver.stores import open_store
 
     first, last = arguments.rows
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
+        store = open_named(arguments, progress)
     with store:
         if first and first >= store.rows:
             raise OutOfRangeError(f"There is no row {first} in '{arguments.path}', which has {store.rows} rows.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dataserver.cli.numbers import whole_number
 from dataserver.cli.progress import Progress
-from dataserver.cli.store_arguments import add_store_arguments
+from dataserver.cli.store_arguments import add_store_arguments, open_named
 from dataserver.errors import StoreRefusedError
 from dataserver.run_spec import LongRows
 
@@ -64,12 +64,11 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _checked(arguments: argparse.Namespace) -> "StoreInfo":
-    from dataserver.stores import open_store
     from dataserver.stores.description import describe_store
     from dataserver.stores.selection import check_usable
 
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
+        store = open_named(arguments, progress)
     with store:
         if arguments.vocab_size is not None:
             store.check_vocab(arguments.vocab_size)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataserver.cli.progress import Progress
+from dataserver.cli.store_arguments import add_storage_options
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -24,14 +25,7 @@ def add_pull_verb(verbs: "Subparsers") -> None:
         "url", metavar="URL", help="s3://BUCKET/PREFIX, gs://…, az://…, hf://…, file://…, or of one object"
     )
     parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="where to; not there yet")
-    parser.add_argument(
-        "--storage-option",
-        type=_storage_option,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="how to reach the storage: endpoint=URL, region=NAME, …; credentials come from the environment",
-    )
+    add_storage_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=_pull)
 
@@ -51,10 +45,3 @@ def _pull(arguments: argparse.Namespace) -> int:
         kept = f", {report.kept:,} of them were there" if report.kept else ""
         print(f"pulled {report.files:,} files, {report.size:,} bytes{kept}, to {arguments.directory}")
     return 0
-
-
-def _storage_option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value

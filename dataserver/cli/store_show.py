@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataserver.cli.progress import Progress
-from dataserver.cli.store_arguments import add_store_arguments
+from dataserver.cli.store_arguments import add_store_arguments, open_named
 from dataserver.errors import OutOfRangeError
 
 if TYPE_CHECKING:
@@ -36,11 +36,10 @@ def add_show_verb(verbs: "Subparsers") -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     from dataserver.render.tokenizer import load_tokenizer
-    from dataserver.stores import open_store
 
     tokenizer = load_tokenizer(arguments.tokenizer)
     with Progress("checking") as progress:
-        store = open_store(arguments.path, loss_mask=arguments.loss_mask, split=arguments.split, progress=progress)
+        store = open_named(arguments, progress)
     with store:
         rows = range(min(_SHOWN, store.rows)) if arguments.row is None else arguments.row
         views = [_view(store, tokenizer, row, arguments.max_length) for row in rows]

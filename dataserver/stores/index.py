@@ -2,6 +2,7 @@
 
     <root>/manifests/<key>.json        what was admitted at a path; key = hash of path and mask mode
     <root>/stores/<fingerprint>/       arrays of a store, named by its content
+    <root>/shards/<key>/               what a pass that is not done yet found out about a shard
     <root>/views/<fingerprint>-…/      arrays of a store cut to a longest sample
     <root>/.building-<process>-<n>/    being written; moved to its name when whole
 

@@ -114,7 +114,7 @@ class Manifest:
             **fields
             | {
                 "loss_mask": LossMask(fields["loss_mask"]),
-                "shards": tuple(_shard(entry) for entry in fields["shards"]),
+                "shards": tuple(shard_of(entry) for entry in fields["shards"]),
                 "length_histogram": tuple(LengthBucket(**entry) for entry in fields["length_histogram"]),
             }
         )
@@ -126,7 +126,8 @@ def store_fingerprint(shards: Sequence[Shard], loss_mask: LossMask) -> str:
     return xxhash.xxh3_128_hexdigest("\n".join(facts).encode())
 
 
-def _shard(entry: dict[str, Any]) -> Shard:
+def shard_of(entry: Mapping[str, Any]) -> Shard:
+    """The shard that `asdict` made `entry` of, by way of JSON."""
     columns = tuple(Column(**column) for column in entry["columns"])
     layout = entry["layout"]
     if layout is not None:
@@ -136,4 +137,6 @@ def _shard(entry: dict[str, Any]) -> Shard:
             loss_mask=None if mask is None else ColumnLayout(**mask),
         )
     head = None if entry["head"] is None else (int(entry["head"][0]), int(entry["head"][1]))
-    return Shard(**entry | {"stamp": FileStamp(**entry["stamp"]), "columns": columns, "layout": layout, "head": head})
+    return Shard(
+        **dict(entry) | {"stamp": FileStamp(**entry["stamp"]), "columns": columns, "layout": layout, "head": head}
+    )

@@ -123,9 +123,12 @@ class _Place:
     loss_mask: LossMask
 
     @property
+    def key(self) -> str:
+        return json.dumps([str(self.where), sorted(self.options.items()), str(self.loss_mask), INDEX_VERSION])
+
+    @property
     def manifest_path(self) -> Path:
-        key = json.dumps([str(self.where), sorted(self.options.items()), str(self.loss_mask), INDEX_VERSION])
-        return self.index / "manifests" / f"{xxhash.xxh3_128_hexdigest(key.encode())}.json"
+        return self.index / "manifests" / f"{xxhash.xxh3_128_hexdigest(self.key.encode())}.json"
 
 
 def _discover(where: Path | str, split: str | None, options: Mapping[str, str]) -> tuple[Discovery, Path | str]:
@@ -164,7 +167,9 @@ def _find(place: _Place, discovery: Discovery) -> tuple[Manifest, Tables] | None
 def _admit(place: _Place, discovery: Discovery, progress: ReportBytes) -> tuple[Manifest, Tables]:
     # Imported here: a warm open needs no pyarrow.
     from dataserver.stores.scan import scan_store  # noqa: PLC0415
+    from dataserver.stores.shard_results import ShardResults  # noqa: PLC0415
 
+    results = ShardResults(place.index, place.key)
     tables = None
     while tables is None:
         # Again if someone deleted the index in between: it may be deleted at any time.
@@ -174,11 +179,13 @@ def _admit(place: _Place, discovery: Discovery, progress: ReportBytes) -> tuple[
                 store_path=str(place.where),
                 loss_mask=place.loss_mask,
                 building=building,
+                results=results,
                 progress=progress,
             )
             building.publish(_tables_path(place.index, manifest))
         write_atomically(place.manifest_path, manifest.to_json())
         tables = _open_tables(place.index, discovery, manifest)
+    results.clear()
     return manifest, tables
 
 

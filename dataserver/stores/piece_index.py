@@ -1,7 +1,8 @@
 """What the index holds of each row: length, first target, number of targets; and what that sums up to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,29 @@ class RunningFigures:
         buckets = np.searchsorted(_BUCKET_BEGINS, piece.lengths, side="right") - 1
         self._histogram += np.bincount(buckets, minlength=_BUCKETS)
         self.rows += len(piece.lengths)
+
+    def merge(self, other: "RunningFigures") -> None:
+        """Count the rows of other pieces, which follow those counted before."""
+        if other.max_token > self.max_token:
+            self.max_token, self.max_token_row = other.max_token, self.rows + other.max_token_row
+        self.rows += other.rows
+        self.tokens += other.tokens
+        self.longest_row = max(self.longest_row, other.longest_row)
+        self._histogram += other._histogram
+
+    def state(self) -> dict[str, Any]:
+        """The figures as JSON; `of_state` reads it."""
+        names = ("rows", "tokens", "longest_row", "max_token", "max_token_row")
+        return {name: getattr(self, name) for name in names} | {"histogram": self._histogram.tolist()}
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """What `state` returned; raises `KeyError` for anything else."""
+        found = cls()
+        for name in ("rows", "tokens", "longest_row", "max_token", "max_token_row"):
+            setattr(found, name, int(state[name]))
+        found._histogram = np.array(state["histogram"], dtype=np.int64)
+        return found
 
     def histogram(self) -> tuple[LengthBucket, ...]:
         """The buckets from the first to the last that has rows."""

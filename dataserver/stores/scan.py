@@ -8,46 +8,52 @@ Memory is bounded by a piece, whatever the store's size.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores import shard_results
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.far_files import open_far_file
 from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
 from dataserver.stores.formats import read_columns
 from dataserver.stores.index import Building
 from dataserver.stores.manifest import Manifest, Shard, store_fingerprint
-from dataserver.stores.progress import ReportBytes
+from dataserver.stores.piece_index import RunningFigures
+from dataserver.stores.progress import ByteCounter, ReportBytes
 from dataserver.stores.scan_block import Scan
 from dataserver.stores.scan_far import scan_far_shard
 from dataserver.stores.scan_near import scan_near_shard
 from dataserver.stores.schema import Column, LossMask, ShardSchema, check_schemas
+from dataserver.stores.shard_results import ShardResults
 from dataserver.stores.spans import HEADS, SPANS
 from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
 
 
 def scan_store(
-    discovery: Discovery, *, store_path: str, loss_mask: LossMask, building: Building, progress: ReportBytes
+    discovery: Discovery,
+    *,
+    store_path: str,
+    loss_mask: LossMask,
+    building: Building,
+    results: ShardResults,
+    progress: ReportBytes,
 ) -> Manifest:
     """Admit a store: its manifest, with the index arrays left in `building`.
 
+    Large shards among several are kept in `results` as they are done, and taken from there if they were before.
     Raises `StoreRefusedError` for the first fault in row order.
     """
     sources = [discovery.files.open(path) for path in discovery.paths]
     _check_columns(discovery.format, sources, store_path, loss_mask)
     passes = 1 if discovery.copies is None else 2
-    scan = Scan(
-        discovery=discovery,
-        loss_mask=loss_mask,
-        building=building,
-        progress=progress,
-        bytes_total=passes * sum(source.size for source in sources),
-    )
+    counter = ByteCounter(passes * sum(source.size for source in sources), progress)
+    scan = Scan(discovery=discovery, loss_mask=loss_mask, building=building, hashed=counter.add)
     far = discovery.copies is None and any(source.local_path is None for source in sources)
     for name in (LENGTHS, FIRST_TARGETS, TARGETS, BLOCKS, *((SPANS, HEADS) if far else ())):
         building.append(name, np.zeros(0, dtype=np.int64))
-    shards = tuple(_scan_shard(scan, number, path) for number, path in enumerate(discovery.paths))
+    shards = tuple(_scan_shard(scan, results, number, path) for number, path in enumerate(discovery.paths))
     figures = scan.figures
     return Manifest(
         format=discovery.format,
@@ -79,7 +85,25 @@ def _columns(shard_format: str, source: ByteSource, loss_mask: LossMask) -> tupl
     return read_columns(shard_format, source, loss_mask)
 
 
-def _scan_shard(scan: Scan, number: int, relative: str) -> Shard:
+def _scan_shard(scan: Scan, results: ShardResults, number: int, relative: str) -> Shard:
+    stamp = scan.discovery.files.stat(relative)
+    alone = len(scan.discovery.paths) == 1 or scan.discovery.copies is not None
+    if alone or stamp.size < shard_results.WORTH_BYTES:
+        return _scan_file(scan, number, relative)
+    found = results.add_to(scan.building, scan.figures, number, relative, stamp)
+    if found is not None:
+        scan.hashed(stamp.size)
+        return found
+    with results.building() as building:
+        part = replace(scan, building=building, first_row=scan.figures.rows, figures=RunningFigures())
+        shard = _scan_file(part, number, relative)
+        results.keep(building, shard, part.figures)
+    # Scanned again if someone deleted the index in between: it may be deleted at any time.
+    kept = results.add_to(scan.building, scan.figures, number, relative, shard.stamp)
+    return kept or _scan_file(scan, number, relative)
+
+
+def _scan_file(scan: Scan, number: int, relative: str) -> Shard:
     with _unchanged(scan.discovery.files, relative) as stamp:
         source = scan.discovery.files.open(relative)
         far = source.local_path is None and scan.discovery.copies is None

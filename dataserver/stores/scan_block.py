@@ -3,7 +3,7 @@
 record batches ──> pieces: first fault? ──> index arrays, appended as they come
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from dataserver.stores.discovery import Discovery
 from dataserver.stores.index import Building
 from dataserver.stores.piece_index import RunningFigures, index_piece
 from dataserver.stores.pieces import Piece, pieces_of
-from dataserver.stores.progress import ReportBytes
 from dataserver.stores.schema import LossMask
 from dataserver.stores.tables import FIRST_TARGETS, LENGTHS, TARGETS
 
@@ -31,20 +30,18 @@ class Where:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What one pass carries along."""
+    """What one pass carries along.
+
+    `figures` count the rows of `building`, which follow `first_row` rows of the store. `hashed` is told of bytes that
+    are done.
+    """
 
     discovery: Discovery
     loss_mask: LossMask
     building: Building
-    progress: ReportBytes
-    bytes_total: int
-    bytes_done: int = 0
+    hashed: Callable[[int], None]
+    first_row: int = 0
     figures: RunningFigures = field(default_factory=RunningFigures)
-
-    def hashed(self, count: int) -> None:
-        """Report `count` more bytes as done."""
-        self.bytes_done += count
-        self.progress(self.bytes_done, self.bytes_total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,7 @@ def scan_block(scan: Scan, where: Where, batches: Iterable[pa.RecordBatch]) -> B
 def _add_piece(scan: Scan, piece: Piece, where: Where, row: int) -> None:
     fault = first_fault(piece)
     if fault is not None:
-        raise _refusal(fault, where, scan.figures.rows, row)
+        raise _refusal(fault, where, scan.first_row + scan.figures.rows, row)
     entries = index_piece(piece)
     scan.figures.add(entries)
     scan.building.append(LENGTHS, entries.lengths)
