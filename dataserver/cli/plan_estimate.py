@@ -102,13 +102,21 @@ def _first_plans(context: "RunContext", batch: "BatchSpec", dp_world_size: int) 
 
 
 def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -> dict[str, Any]:
-    """Counts of stores are exact; steps beyond the planned ones are taken to be like these."""
-    epoch_tokens = sum(view.kept_tokens for view in context.stages[0].views)
+    """Counts of stores are exact; steps beyond the planned ones are taken to be like these.
+
+    Rows that weights leave out or repeat are taken to be as long as the others of their source.
+    """
+    stage = context.stages[0]
+    # How often an epoch takes each row of each source.
+    passes = [count / view.rows for count, view in zip(stage.planned.order.epoch_counts, stage.views, strict=True)]
+    tokens = [view.kept_tokens * times for view, times in zip(stage.views, passes, strict=True)]
+    epoch_tokens = sum(tokens)
     step_tokens = sum(plan.token_count for plan in plans) / len(plans)
     steps, epochs = _length(batch, plans, epoch_tokens / step_tokens)
     return {
         "steps": steps,
         "epochs": epochs,
+        "epoch_samples": stage.epoch_samples,
         "tokens": round(epochs * epoch_tokens),
         "step_tokens": step_tokens,
         "step_rounds": sum(len(plan.rounds) for plan in plans) / len(plans),
@@ -124,13 +132,13 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
                 "store": source.store,
                 "rows": view.rows,
                 "dropped": dict(view.dropped),
-                "epoch_tokens": view.kept_tokens,
-                "cut_tokens": view.cut_tokens,
-                "share": view.kept_tokens / epoch_tokens,
-                "tokens": round(epochs * view.kept_tokens),
-                "repeats": epochs,
+                "epoch_tokens": round(of_epoch),
+                "cut_tokens": round(view.cut_tokens * times),
+                "share": of_epoch / epoch_tokens,
+                "tokens": round(epochs * of_epoch),
+                "repeats": epochs * times,
             }
-            for source, view in zip(context.stages[0].order.sources, context.stages[0].views, strict=True)
+            for source, view, times, of_epoch in zip(stage.order.sources, stage.views, passes, tokens, strict=True)
         ],
     }
 
@@ -163,7 +171,8 @@ def _store_flag(flag: str) -> tuple[str, dict[str, str]]:
 
 def _text(estimate: dict[str, Any]) -> str:
     lines = [
-        f"steps        about {estimate['steps']:,}, {estimate['epochs']:.2f} epochs, {estimate['tokens']:,} tokens",
+        f"steps        about {estimate['steps']:,}, {estimate['epochs']:.2f} epochs of "
+        f"{estimate['epoch_samples']:,} samples, {estimate['tokens']:,} tokens",
         f"a step       {estimate['step_tokens']:,.0f} tokens in {estimate['step_rounds']:.1f} rounds, "
         f"{100 * estimate['alignment_padding']:.1f} % padding (mean of the first {estimate['steps_planned']})",
         f"packing      token efficiency {estimate['token_efficiency']:.4f}, rank max/mean "

@@ -18,6 +18,7 @@ import numpy as np
 from dataserver.planning.fingerprint import ORDER_VERSION, PLANNER_VERSION, order_fingerprint
 from dataserver.planning.plan import EndOfRun, TextOnly
 from dataserver.planning.planner import Planner
+from dataserver.planning.stages import PlannedStage
 from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
 from dataserver.sampling.build import sample_order
 from dataserver.sampling.order import Place, Samples
@@ -26,9 +27,11 @@ PATH = Path(__file__).with_name("plans.json")
 
 QWEN3_600M = {"cost_linear": 1_133_248_512, "cost_quadratic": 114_688}
 
-# name -> (sizes of the sources, shuffle or fields of the order spec with `weights`, batch spec,
-# data-parallel size of each step)
-CASES: dict[str, tuple[tuple[int, ...], Shuffle | dict[str, Any], dict[str, Any], tuple[int, ...]]] = {
+# A shuffle, or fields of the order spec and `weights`; or stages of them, each with its first step.
+Kind = Shuffle | dict[str, Any] | tuple[tuple[int, dict[str, Any]], ...]
+
+# name -> (sizes of the sources, kind of order, batch spec, data-parallel size of each step)
+CASES: dict[str, tuple[tuple[int, ...], Kind, dict[str, Any], tuple[int, ...]]] = {
     "tokens, one rank": ((1000,), Shuffle.FULL, {"step_tokens": 8192}, (1, 1, 1)),
     "tokens, sequential, three sources": ((40, 0, 60), Shuffle.SEQUENTIAL, {"step_tokens": 20_000}, (2, 3, 4)),
     "samples over epochs": ((7, 5), Shuffle.FULL, {"step_samples": 9, "max_epochs": 3}, (2,) * 5),
@@ -80,6 +83,17 @@ CASES: dict[str, tuple[tuple[int, ...], Shuffle | dict[str, Any], dict[str, Any]
         {"weights": (3, 1), "stopping": "with_replacement"},
         {"step_samples": 100},
         (1, 1),
+    ),
+    "stages": (
+        (70, 50, 90),
+        (
+            (1, {"weights": (1, 1, 0)}),
+            (3, {"weights": (1, 3, 1), "weight_unit": "tokens"}),
+            (5, {"shuffle": "block", "block_window": 2}),
+            (7, {"weights": (1, 1, 1), "stopping": "all_exhausted_without_replacement"}),
+        ),
+        {"step_samples": 30, "lookahead_steps": 2},
+        (2,) * 8,
     ),
     "a billion rows": ((10**9, 10**8), Shuffle.FULL, {"step_tokens": 65_536}, (8, 8)),
 }
@@ -138,16 +152,18 @@ class Rows:
         return np.array([16] * (self.rows // 16) + [self.rows % 16], dtype=np.int64)
 
 
-def _case(
-    sizes: tuple[int, ...], kind: Shuffle | dict[str, Any], spec: dict[str, Any], ranks: tuple[int, ...]
-) -> dict[str, Any]:
-    fields = dict(kind) if isinstance(kind, dict) else {"shuffle": kind}
-    weights = fields.pop("weights", [None] * len(sizes))
-    sources = tuple(Source(store=f"store-{number}", weight=weight) for number, weight in enumerate(weights))
-    order_spec = OrderSpec(sources=sources, seed=20, max_length=2049, **fields)
-    fingerprint = order_fingerprint(order_spec, [f"{size:032x}" for size in sizes])
-    order = sample_order(order_spec, [Rows(size) for size in sizes])
-    planner = Planner.of_order(order, Table(sizes), fingerprint)
+def _case(sizes: tuple[int, ...], kind: Kind, spec: dict[str, Any], ranks: tuple[int, ...]) -> dict[str, Any]:
+    chain = kind if isinstance(kind, tuple) else ((1, kind),)
+    stages: list[PlannedStage] = []
+    for number, (first_step, fields) in enumerate(chain):
+        order_spec = _order_spec(sizes, fields if isinstance(fields, dict) else {"shuffle": fields})
+        order = sample_order(order_spec, [Rows(size) for size in sizes], stage=number)
+        before = stages[-1].fingerprint if stages else ""
+        fingerprint = order_fingerprint(
+            order_spec, [f"{size:032x}" for size in sizes], before=before, first_step=first_step
+        )
+        stages.append(PlannedStage(first_step=first_step, order=order, table=Table(sizes), fingerprint=fingerprint))
+    planner = Planner(stages)
     batch = BatchSpec(**{"micro_batch_tokens": 4096} | spec)
     cursor, plans = planner.initial_cursor(), []
     for dp_world_size in ranks:
@@ -156,8 +172,18 @@ def _case(
             break
         plans.append(plan.digest)
         cursor = plan.end
-    stretches = [order.samples(Place(epoch=epoch), min(order.epoch_size, 1000)) for epoch in (0, 1, 1000)]
+    orders = [stage.order for stage in stages]
+    stretches = [
+        order.samples(Place(epoch=epoch), min(order.epoch_size, 1000)) for order in orders for epoch in (0, 1, 1000)
+    ]
     return {"fingerprint": fingerprint, "order": [_samples_digest(samples) for samples in stretches], "plans": plans}
+
+
+def _order_spec(sizes: tuple[int, ...], fields: dict[str, Any]) -> OrderSpec:
+    weights = fields.get("weights", [None] * len(sizes))
+    sources = tuple(Source(store=f"store-{number}", weight=weight) for number, weight in enumerate(weights))
+    others = {name: value for name, value in fields.items() if name != "weights"}
+    return OrderSpec(sources=sources, seed=20, max_length=2049, **others)
 
 
 def _samples_digest(samples: Samples) -> str:

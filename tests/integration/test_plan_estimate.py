@@ -23,11 +23,13 @@ alignment = 8
 
 @pytest.fixture
 def estimate(tmp_path, monkeypatch, capsys):
+    """`plan estimate` with these lines of `[run.batch]`, and `spec` before them."""
+
     monkeypatch.setenv("HOME", str(tmp_path))
     stores = [f"--store={name}={write_store(tmp_path / name, lengths=lengths)}" for name, lengths in LENGTHS.items()]
 
-    def run(*batch, arguments=("--json",)):
-        (tmp_path / "train.toml").write_text(SPEC + "\n".join(batch))
+    def run(*batch, arguments=("--json",), spec=SPEC):
+        (tmp_path / "train.toml").write_text(spec + "\n".join(batch))
         status = main(["plan", "estimate", str(tmp_path / "train.toml"), "--world-size", "4", *stores, *arguments])
         said = capsys.readouterr()
         return status, said.out, said.err
@@ -61,6 +63,28 @@ def test_steps_and_epochs_follow_from_the_bounds_of_the_run(estimate):
     assert 0.6 < some["epochs"] < 0.95
     few = json.loads(estimate("step_samples = 10", "max_steps = 3")[1])
     assert (few["steps"], few["steps_planned"]) == (3, 3)
+
+
+def test_weighted_sources_are_counted_by_what_an_epoch_takes_of_them(estimate):
+    weighted = SPEC.replace(
+        'sources = [{ store = "chat" }, { store = "code" }]',
+        'sources = [{ store = "chat", weight = 1 }, { store = "code", weight = 3 }]\nweight_unit = "tokens"',
+    )
+    said = json.loads(estimate("step_samples = 10", "max_epochs = 2", spec=weighted)[1])
+    chat, code = said["sources"]
+    assert (chat["share"], code["share"]) == pytest.approx((0.25, 0.75), rel=0.02)
+    # Chat is the last to be gone through, once; code is repeated, so that it has three times the tokens.
+    assert chat["epoch_tokens"] == sum(served("chat"))
+    assert code["repeats"] == pytest.approx(2 * 3 * sum(served("chat")) / sum(served("code")), rel=0.02)
+    assert said["epoch_samples"] == pytest.approx(180 + 80 * code["repeats"] / 2, abs=1)
+    assert said["tokens"] == chat["tokens"] + code["tokens"]
+
+
+def test_a_source_that_is_off_is_shown_as_that(estimate):
+    off = SPEC.replace('"chat" }, { store = "code" }', '"chat", weight = 1 }, { store = "code", weight = 0 }')
+    said = json.loads(estimate("step_samples = 10", spec=off)[1])
+    assert [source["repeats"] for source in said["sources"]] == [1, 0]
+    assert said["epoch_samples"] == 180
 
 
 def test_people_get_a_line_for_each_store(estimate):
