@@ -114,9 +114,9 @@ class RunningServer:
 
 @contextmanager
 def running_server(
-    stores: Mapping[str, Path], *, ledger_url: str | None = None, **config: object
+    stores: Mapping[str, Path | Mapping[str, object]], *, ledger_url: str | None = None, **config: object
 ) -> Iterator[RunningServer]:
-    """Serve `stores` (name -> path) until the end of the block.
+    """Serve `stores` (name -> path, or settings as in `ServerConfig`) until the end of the block.
 
     Without `ledger_url` the ledger is a new SQLite file. `config` overrides fields of `ServerConfig`; by default the
     server listens on a free loopback port and serves no metrics.
@@ -126,7 +126,9 @@ def running_server(
             "listen": "127.0.0.1:0",
             "metrics_listen": "",
             "ledger": ledger_url or f"sqlite:///{directory}/ledger.db",
-            "stores": {name: {"path": path} for name, path in stores.items()},
+            "stores": {
+                name: dict(given) if isinstance(given, Mapping) else {"path": given} for name, given in stores.items()
+            },
             "index_dir": Path(directory) / "indexes",
             "drain_s": 5.0,
         }
