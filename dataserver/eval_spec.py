@@ -50,7 +50,8 @@ class EvalSpec(Spec):
         share them, and no micro-batch but those of the last round is empty.
         """
         order = OrderSpec(
-            sources=(Source(store=self.store),),
+            # A held-out loss counts every target alike.
+            sources=(Source(store=self.store, loss_weight=False),),
             shuffle=Shuffle.SEQUENTIAL,
             max_length=self.max_length,
             long_rows=self.long_rows,

@@ -84,6 +84,8 @@ class Source(Spec):
     weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Share in the mixture, relative to the other sources' weights: give all of them one, or none. 0 turns the source
     off. Without weights every row of every source comes once an epoch."""
+    loss_weight: bool | None = None
+    """Whether targets count by the store's column `loss_weight`. To be said where a store has one; `true` needs one."""
 
 
 class OrderSpec(Spec):
@@ -213,6 +215,8 @@ class RunSpec(Spec):
     """How the order is cut and packed. An attempt may bring another one."""
     vocab_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Size of the model's vocabulary; a store with a token at or above it is refused."""
+    images: bool = False
+    """Whether the model takes images; without it a store that has rows with images is refused."""
 
     @model_validator(mode="after")
     def _longest_sample_fits(self) -> Self:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.batching.table import SourceTable
+from dataserver.batching.table import ImageFormat, SourceTable
 from dataserver.planning.plan import Plan
-from dataserver.stores.slices import Buffer
+from dataserver.stores.slices import Buffer, Slices
+from dataserver.wire.images import ImageSlices
 from dataserver.wire.micro_batch import encode_micro_batch, footprints
 
 
@@ -34,6 +35,17 @@ def encode_planned(
         lengths=lengths,
         tokens=np.frombuffer(_joined(slices.tokens, gaps, behind, table.token_bytes), f"<u{table.token_bytes}"),
         loss_mask=np.frombuffer(_joined(slices.loss_mask, gaps, behind, 1), np.uint8),
+        loss_weight=np.frombuffer(_joined(slices.loss_weight, gaps, behind, 4), "<f4") if table.is_weighted else None,
+        images=_images(slices, table.images) if plan.is_image_round(round_index) else None,
+    )
+
+
+def _images(slices: Slices, images: ImageFormat | None) -> ImageSlices | None:
+    """The images of an image round, which has them also where the rank has no sample."""
+    if images is None:
+        return None
+    return ImageSlices(
+        pixel_bytes=images.pixel_bytes, patch_values=images.patch_values, grids=slices.grids, pixels=slices.pixels
     )
 
 

@@ -1,6 +1,8 @@
 """The samples of a run: lengths for planning, bytes for streaming."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,53 +10,97 @@ from numpy.typing import NDArray
 from dataserver.sampling.order import Samples
 from dataserver.stores import StoreView
 from dataserver.stores.ahead import BlockRef
-from dataserver.stores.slices import Slices, gathered, grouped
+from dataserver.stores.slices import Slices, gathered, grouped, repeated
+
+_ONE = np.ones(1, dtype="<f4").tobytes()
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFormat:
+    """How images are served. `pixel_bytes`: bytes of a value, 2 or 4. `patch_values`: values of one patch."""
+
+    pixel_bytes: int
+    patch_values: int
 
 
 class SourceTable:
-    """The sources of a run, each a view of a store; implements `planning.plan.SampleTable`."""
+    """The sources of a run, each a view of a store; implements `planning.plan.SampleTable`.
 
-    def __init__(self, views: Sequence[StoreView], token_bytes: int) -> None:
+    `weighted`: which sources use the weights of their store; targets of the others weigh 1. Empty: none does.
+    `images`: None where no source has any.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[StoreView],
+        token_bytes: int,
+        *,
+        weighted: Sequence[bool] = (),
+        images: ImageFormat | None = None,
+    ) -> None:
         self._views = tuple(views)
         self.token_bytes = token_bytes
+        self.images = images
+        self._weighted = tuple(weighted) or (False,) * len(self._views)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Kept rows of each source."""
         return tuple(view.rows for view in self._views)
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether micro-batches carry weights."""
+        return any(self._weighted)
+
     def lengths(self, samples: Samples) -> NDArray[np.int64]:
         """Tokens served of each sample, int64[n]."""
-        return self._per_source(samples, lambda view, rows: view.lengths(rows))
+        return self._per_source(samples, np.int64, lambda source, rows: self._views[source].lengths(rows))
 
     def targets(self, samples: Samples) -> NDArray[np.int64]:
         """Targets of each sample, int64[n]."""
-        return self._per_source(samples, lambda view, rows: view.targets(rows))
+        return self._per_source(samples, np.int64, lambda source, rows: self._views[source].targets(rows))
 
-    def weights(self, samples: Samples) -> NDArray[np.float64] | None:  # noqa: ARG002 - of no source yet
-        """None: every target weighs 1."""
-        return None
+    def weights(self, samples: Samples) -> NDArray[np.float64] | None:
+        """What these targets weigh, float64[n]; None where no source uses weights."""
+        return self._per_source(samples, np.float64, self._weights) if self.is_weighted else None
 
-    def has_images(self, samples: Samples) -> NDArray[np.bool_] | None:  # noqa: ARG002 - of no source yet
-        """None: no sample has images."""
-        return None
+    def has_images(self, samples: Samples) -> NDArray[np.bool_] | None:
+        """Which samples have images, bool[n]; None where no source has any."""
+        if self.images is None:
+            return None
+        return self._per_source(samples, np.bool_, lambda source, rows: self._views[source].has_images(rows))
 
     def store_rows(self, samples: Samples) -> NDArray[np.int64]:
         """Row of each sample in its store, before any drop, int64[n]."""
-        return self._per_source(samples, lambda view, rows: view.store_rows(rows))
+        return self._per_source(samples, np.int64, lambda source, rows: self._views[source].store_rows(rows))
 
     def offsets(self, samples: Samples) -> NDArray[np.int64]:
         """First token of each sample in its row, int64[n]: above 0 in the later pieces of a row that is split."""
-        return self._per_source(samples, lambda view, rows: view.offsets(rows))
+        return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
     def read(self, samples: Samples) -> Slices:
-        """Tokens, `token_bytes` wide, and loss mask of each sample; raises as `StoreView.read` does."""
+        """Tokens, `token_bytes` wide, loss mask, weights and images of each sample; raises as `StoreView.read` does."""
         if len(self._views) == 1:
-            return self._views[0].read(samples.row, self.token_bytes)
-        parts = (
-            (at, self._views[source].read(samples.row[at], self.token_bytes)) for source, at in grouped(samples.source)
+            return self._read(0, samples.row)
+        return gathered(
+            ((at, self._read(source, samples.row[at])) for source, at in grouped(samples.source)), len(samples)
         )
-        return gathered(parts, len(samples))
+
+    def _read(self, source: int, rows: NDArray[np.int64]) -> Slices:
+        pixel_bytes = 0 if self.images is None else self.images.pixel_bytes
+        weighted = self._weighted[source]
+        found = self._views[source].read(rows, self.token_bytes, weights=weighted, pixel_bytes=pixel_bytes)
+        if weighted or not self.is_weighted:
+            return found
+        lengths = np.array([len(mask) for mask in found.loss_mask], dtype=np.int64)
+        return replace(found, loss_weight=repeated(_ONE, lengths))
+
+    def _weights(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        view = self._views[source]
+        return view.weights(rows) if self._weighted[source] else view.targets(rows).astype(np.float64)
 
     @property
     def decodes(self) -> bool:
@@ -70,13 +116,16 @@ class SourceTable:
         return found
 
     def _per_source(
-        self, samples: Samples, read: Callable[[StoreView, NDArray[np.int64]], NDArray[np.int64]]
-    ) -> NDArray[np.int64]:
+        self,
+        samples: Samples,
+        dtype: type[ScalarT],
+        read: Callable[[int, NDArray[np.int64]], NDArray[ScalarT]],
+    ) -> NDArray[ScalarT]:
         if len(self._views) == 1:
-            return read(self._views[0], samples.row)
-        values = np.empty(len(samples), dtype=np.int64)
-        for source, view in enumerate(self._views):
+            return read(0, samples.row)
+        values = np.empty(len(samples), dtype=dtype)
+        for source in range(len(self._views)):
             mine = np.flatnonzero(samples.source == source)
             if len(mine):
-                values[mine] = read(view, samples.row[mine])
+                values[mine] = read(source, samples.row[mine])
         return values

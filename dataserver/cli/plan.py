@@ -82,9 +82,11 @@ def _print(out: "Console", plan: "StepDescription") -> None:
     out.print("tokens by store: " + _store_tokens(plan))
     cells = {(planned.round, planned.dp_rank): _cell(planned) for planned in plan.micro_batches}
     table = Table("round", *(f"rank {rank}" for rank in range(plan.dp_world_size)), box=None)
+    image_rounds = {planned.round for planned in plan.micro_batches if planned.is_image_round}
     for round_index in sorted({planned.round for planned in plan.micro_batches}):
         ranks = range(plan.dp_world_size)
-        table.add_row(str(round_index), *(cells.get((round_index, rank), "") for rank in ranks))
+        name = f"{round_index} (images)" if round_index in image_rounds else str(round_index)
+        table.add_row(name, *(cells.get((round_index, rank), "") for rank in ranks))
     out.print(table)
     out.print()
 

@@ -54,6 +54,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     try:
         context = build_context(spec.order, catalog)
         context.check_vocabulary(spec.vocab_size)
+        context.check_images(allowed=spec.images)
         estimate = _estimated(context, spec.batch, _first_plans(context, spec.batch, arguments.world_size))
     finally:
         catalog.close()

@@ -46,8 +46,12 @@ def _cat(arguments: argparse.Namespace) -> int:
 
 
 def _print_rows(store: "Store", max_length: int, begin: int, end: int) -> None:
-    reasons = store.reasons(begin, end, max_length)
-    for number, row, reason in zip(range(begin, end), store.read_rows(range(begin, end)), reasons, strict=True):
+    import numpy as np
+
+    numbers = range(begin, end)
+    reasons, rows = store.reasons(begin, end, max_length), store.read_rows(numbers, images=False)
+    counts = store.tables.images.counts(np.arange(begin, end)).tolist()
+    for number, row, reason, (images, patches) in zip(numbers, rows, reasons, counts, strict=True):
         kept = reason == ""
         served = max_length if kept else len(row.input_ids)
         line = {
@@ -57,6 +61,11 @@ def _print_rows(store: "Store", max_length: int, begin: int, end: int) -> None:
             "input_ids": row.input_ids[:served].tolist(),
             "loss_mask": row.loss_mask[:served].tolist(),
         }
+        if row.loss_weight is not None:
+            line["loss_weight"] = row.loss_weight[:served].tolist()
+        if store.images is not None and images:
+            line["pixel_values_shape"] = [patches, store.images.patch_values]
+            line["image_grid_thw_shape"] = [images, 3]
         print(json.dumps(line))
 
 

@@ -16,6 +16,7 @@ _MEANINGS: Final = {
     "no_target": "no 1 in loss_mask after the first token, which nothing predicts",
     "target_cut_off": "every target lies beyond max_length",
     "too_long": "longer than max_length",
+    "image_too_long": "longer than max_length, with images, and such rows are never cut",
 }
 """What a reason says, in words."""
 
@@ -55,6 +56,14 @@ def _contents(store: "StoreInfo") -> Iterator[str]:
             f"{store.token_bytes} bytes each on the wire"
         )
     yield f"loss mask    {'its column' if store.loss_mask == 'column' else 'all tokens are targets'}"
+    if any(column.name == "loss_weight" for column in store.columns):
+        yield "weights      loss_weight, which a run uses or not as its source says"
+    if (images := store.images) is not None:
+        yield (
+            f"images       {images.images:,} in {_count(images.rows, 'row')}, {images.patches:,} patches of "
+            f"{images.patch_values:,} values, {images.pixel_bytes} bytes each on the wire; up to "
+            f"{images.bytes_per_token:,} bytes a token (row {images.densest_row:,})"
+        )
 
 
 def _served(store: "StoreInfo") -> Iterator[str]:

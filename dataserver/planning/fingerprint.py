@@ -42,7 +42,7 @@ def order_fingerprint(
     The short digests serve `differing_fields` only.
     """
     values = (
-        [source.store for source in order.sources],
+        [[source.store, "loss_weight"] if source.loss_weight else source.store for source in order.sources],
         list(store_fingerprints),
         [[source.weight for source in order.sources], order.weight_unit, order.stopping] if order.weighted else [],
         order.seed,

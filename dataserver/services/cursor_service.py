@@ -94,6 +94,7 @@ def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse
         pb.MicroBatchPlan(
             round=round_index,
             dp_rank=rank,
+            is_image_round=plan.is_image_round(round_index),
             samples=[
                 pb.SamplePlan(
                     store=names[int(plan.samples.source[index])],

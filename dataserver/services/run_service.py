@@ -57,6 +57,7 @@ class RunService(RunServiceServicer):
         spec = run_spec_from_proto(request.spec)
         context = await self._contexts.of_order(spec.order)
         context.check_vocabulary(spec.vocab_size)
+        context.check_images(allowed=spec.images)
         context.check_batch(spec.batch, self._config.max_message_bytes)
         run, created = await self._threads.ledger(self._ledger.create_run, name, spec, context.order_fingerprint)
         if created:
@@ -74,6 +75,7 @@ class RunService(RunServiceServicer):
         earlier = [there.stage for there in run.stages if there.stage.first_step < first_step]
         context = await self._contexts.of_stages([*earlier, stage])
         context.check_vocabulary(run.spec.vocab_size)
+        context.check_images(allowed=run.spec.images)
         for batch in {run.spec.batch, run.spec.batch if run.attempt is None else run.attempt.batch}:
             context.check_batch(batch, self._config.max_message_bytes)
         added, before = context.stages[-1], context.stages[-2]

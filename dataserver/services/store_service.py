@@ -18,8 +18,8 @@ from dataserver.wire.stores import store_to_proto
 
 MOST_SAMPLES = 1000
 
-# A token of a listed sample takes up to five bytes as a varint, its mask one.
-LISTED_TOKEN_BYTES = 6
+# A token of a listed sample takes up to five bytes as a varint, its mask one, its weight four.
+LISTED_TOKEN_BYTES = 10
 
 # Figures of a store for one `max_length`; some kilobytes each, and milliseconds to compute.
 KEPT_DESCRIPTIONS = 64
@@ -77,6 +77,8 @@ def _samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[p
     numbers = rows.tolist()
     longest = bound or max(store.longest_row, 1)
     reasons = store.reasons(numbers[0], numbers[-1] + 1, longest)
+    shapes = store.tables.images.counts(rows).tolist()
+    read = store.read_rows(rows, max_length=longest, images=False)
     return [
         pb.Sample(
             row=number,
@@ -84,6 +86,9 @@ def _samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[p
             reason=reason,
             input_ids=row.input_ids.tolist(),
             loss_mask=row.loss_mask.astype(bool).tolist(),
+            loss_weight=None if row.loss_weight is None else row.loss_weight.tolist(),
+            images=images,
+            patches=patches,
         )
-        for number, row, reason in zip(numbers, store.read_rows(rows, max_length=longest), reasons, strict=True)
+        for number, row, reason, (images, patches) in zip(numbers, read, reasons, shapes, strict=True)
     ]

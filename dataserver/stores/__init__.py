@@ -14,9 +14,10 @@ from dataserver.stores.discovery import IgnoredPath
 from dataserver.stores.index import default_index_dir
 from dataserver.stores.manifest import LengthBucket, Shard
 from dataserver.stores.opening import default_disk_cache_dir, open_store
+from dataserver.stores.row import Row
 from dataserver.stores.schema import Column, LossMask
 from dataserver.stores.selection import Figures
-from dataserver.stores.store import Row, Store
+from dataserver.stores.store import Store
 from dataserver.stores.view import StoreView
 
 __all__ = [

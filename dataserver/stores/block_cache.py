@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InternalError
+from dataserver.stores.image_table import ImageTable
 
 # Big enough for the row groups that the ranks of a step touch (64 MiB each in usual files), small
 # beside the memory of a host that serves.
@@ -54,20 +55,35 @@ class BlockKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedImages:
+    """The images of a block: `grids` int64[3k], `pixels` float16|float32[p]; `table` says where a row's begin."""
+
+    grids: NDArray[np.int64]
+    pixels: NDArray[np.float16] | NDArray[np.float32]
+    table: ImageTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedBlock:
     """Rows of one block: `tokens` uint16|uint32[m], `mask` uint8[m] (None: every token is a target).
 
+    `weights`: float32[m]; None, like `images`, where the store has none.
     Row r lies at `starts[r]` up to `starts[r + 1]` (int64[n + 1]).
     """
 
     tokens: NDArray[np.uint16] | NDArray[np.uint32]
     mask: NDArray[np.uint8] | None
+    weights: NDArray[np.float32] | None = None
+    images: DecodedImages | None = None
     starts: NDArray[np.int64]
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.tokens.nbytes + self.starts.nbytes + (0 if self.mask is None else self.mask.nbytes)
+        arrays: list[NDArray[Any] | None] = [self.tokens, self.starts, self.mask, self.weights]
+        if self.images is not None:
+            arrays += [self.images.grids, self.images.pixels]
+        return sum(array.nbytes for array in arrays if array is not None)
 
 
 class BlockCache:

@@ -8,7 +8,6 @@ from dataserver.stores.far_files import FarFile, open_far_file
 from dataserver.stores.files import ByteSource
 from dataserver.stores.formats import ShardFile, open_shard_file
 from dataserver.stores.manifest import Manifest
-from dataserver.stores.schema import served_columns
 from dataserver.stores.spans import CheckedSource
 from dataserver.stores.tables import Blocks
 
@@ -16,17 +15,18 @@ from dataserver.stores.tables import Blocks
 class NearBlocks:
     """Blocks of a local file."""
 
-    def __init__(self, source: ByteSource, manifest: Manifest, blocks: Blocks) -> None:
+    def __init__(self, source: ByteSource, manifest: Manifest, number: int, blocks: Blocks) -> None:
         self._source = source
         self._manifest = manifest
         self._blocks = blocks
+        self._names = manifest.served_columns(number)
         self._file: ShardFile | None = None
 
     def batches(self, block: int) -> Iterator[pa.RecordBatch]:
         """See `decoded.BlockFile`."""
         file = self._file = self._file or open_shard_file(self._manifest.format, self._source)
         begin, end = int(self._blocks.field("begin")[block]), int(self._blocks.field("end")[block])
-        return file.read_block(block, begin, end, served_columns(self._manifest.loss_mask))
+        return file.read_block(block, begin, end, self._names)
 
 
 class FarBlocks:
@@ -35,10 +35,11 @@ class FarBlocks:
     def __init__(self, source: CheckedSource, manifest: Manifest, number: int) -> None:
         self._source = source
         self._manifest = manifest
+        self._names = manifest.served_columns(number)
         self._head = manifest.shards[number].head
         self._file: FarFile | None = None
 
     def batches(self, block: int) -> Iterator[pa.RecordBatch]:
         """See `decoded.BlockFile`."""
         file = self._file = self._file or open_far_file(self._manifest.format, self._source, self._head)
-        return file.read(block, self._source.spans(block), served_columns(self._manifest.loss_mask))
+        return file.read(block, self._source.spans(block), self._names)

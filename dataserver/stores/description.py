@@ -45,4 +45,5 @@ def describe_store(
         ),
         padding=estimate_padding(store.tables, longest, long_rows),
         read_amplification=store.read_amplification(),
+        images=store.images,
     )

@@ -56,7 +56,9 @@ def open_far_file(shard_format: str, source: ByteSource, head: Span | None = Non
     )
 
 
-def far_decoding_bytes(shard_format: str, largest_batch_bytes: int, encoded_bytes: int) -> int:
+def far_decoding_bytes(shard_format: str, *, columns: int, largest_batch_bytes: int, encoded_bytes: int) -> int:
     """`formats.decoding_bytes` where all encoded bytes of a block are held while it is decoded."""
-    decoding = decoding_bytes(shard_format, largest_batch_bytes=largest_batch_bytes, encoded_bytes=encoded_bytes)
+    decoding = decoding_bytes(
+        shard_format, columns=columns, largest_batch_bytes=largest_batch_bytes, encoded_bytes=encoded_bytes
+    )
     return decoding + encoded_bytes

@@ -19,9 +19,6 @@ from dataserver.stores.schema import Column, LossMask
 # groups of 50 to 100,000 rows of 20 to 10^6 tokens: levels, decoders, and buffers that double as they grow.
 _PARQUET_BATCHES = 6
 
-# Columns that are decoded at once, each with a buffer of its own.
-_COLUMNS = 2
-
 
 class ShardFile(Protocol):
     """One open shard. What cannot be parsed raises `StoreRefusedError` naming the shard."""
@@ -53,9 +50,13 @@ def open_shard_file(shard_format: str, source: ByteSource) -> ShardFile:
     return ParquetFile.open(source) if shard_format == "parquet" else open_arrow_file(source)
 
 
-def decoding_bytes(shard_format: str, *, largest_batch_bytes: int, encoded_bytes: int) -> int:
-    """What Arrow holds at most while a block is decoded; `largest_batch_bytes`: of the record batches it comes as."""
+def decoding_bytes(shard_format: str, *, columns: int, largest_batch_bytes: int, encoded_bytes: int) -> int:
+    """What Arrow holds at most while a block is decoded.
+
+    `largest_batch_bytes`: of the record batches it comes as. `columns`: those that are decoded at once, each with a
+    buffer of its own.
+    """
     if shard_format == "parquet":
-        return _PARQUET_BATCHES * largest_batch_bytes + min(_COLUMNS * READ_BYTES, encoded_bytes)
+        return _PARQUET_BATCHES * largest_batch_bytes + min(columns * READ_BYTES, encoded_bytes)
     # The message is copied behind the schema: for a moment its bytes are there twice.
     return largest_batch_bytes + 2 * encoded_bytes

@@ -18,11 +18,21 @@ import orjson
 import pyarrow as pa
 
 from dataserver.errors import StoreRefusedError
-from dataserver.stores.admission import Fault, first_fault
+from dataserver.stores.admission import first_fault
+from dataserver.stores.faults import Fault
 from dataserver.stores.files import ByteSource
 from dataserver.stores.json_lines import json_lines, line_refusal
 from dataserver.stores.pieces import pieces_of
-from dataserver.stores.schema import ATTENTION_MASK, IMAGE_COLUMNS, INPUT_IDS, LABELS, LOSS_MASK, Column, LossMask
+from dataserver.stores.schema import (
+    ATTENTION_MASK,
+    IMAGE_COLUMNS,
+    INPUT_IDS,
+    LABELS,
+    LOSS_MASK,
+    LOSS_WEIGHT,
+    Column,
+    LossMask,
+)
 
 CODES: Final = {INPUT_IDS: "i", LOSS_MASK: "B", ATTENTION_MASK: "B"}
 """The columns that are read of a line, with the type code of their values: `i` int32, `B` uint8."""
@@ -64,9 +74,9 @@ class RowParser:
             self.names = names
         if names != self.names:
             raise self._other_columns(number, names)
-        for name in IMAGE_COLUMNS:
+        for name in (LOSS_WEIGHT, *IMAGE_COLUMNS):
             if row.get(name) is not None:
-                problem = "image rows are not read from JSON: write the store as Arrow or Parquet."
+                problem = "weights and image rows are not read from JSON: write the store as Arrow or Parquet."
                 raise line_refusal(self._source, number, problem, column=name)
         quick = {name: _small_numbers(name, row[name]) for name in names}
         found = {name: values for name, values in quick.items() if values is not None}

@@ -12,11 +12,15 @@ import xxhash
 
 from dataserver.stores.files import FileStamp, Span
 from dataserver.stores.index import seal, unseal
-from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.schema import Column, LossMask, served_columns
+from dataserver.wire.store_info import ImageFigures
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 5
+INDEX_VERSION = 6
+
+# Array of the index, there for stores with weights: those of each row's targets.
+WEIGHTS = "weights.f8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +37,21 @@ class ColumnLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageLayout:
+    """How the image columns lie in a mapped file: numpy dtype names of their values. The index says where."""
+
+    pixel_values: str
+    image_grid_thw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLayout:
     """How the columns of a shard lie in its mapped file. Shards without a layout are decoded."""
 
     input_ids: ColumnLayout
     loss_mask: ColumnLayout | None
+    loss_weight: ColumnLayout | None = None
+    images: ImageLayout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +91,7 @@ class Manifest:
     """A store as it was admitted.
 
     `max_token` (-1: no token at all) stands in row `max_token_row` first. `array_digests`: XXH3-128
-    of each array of the index, in hex, by file name.
+    of each array of the index, in hex, by file name. `images`: None where no row has any.
     """
 
     format: str
@@ -91,6 +105,7 @@ class Manifest:
     max_token_row: int
     length_histogram: tuple[LengthBucket, ...]
     array_digests: Mapping[str, str]
+    images: ImageFigures | None = None
 
     @property
     def token_bytes(self) -> int:
@@ -101,6 +116,15 @@ class Manifest:
     def is_far(self) -> bool:
         """Whether its blocks are fetched: its files are objects of a storage."""
         return any(shard.head is not None for shard in self.shards)
+
+    def served_columns(self, shard: int) -> list[str]:
+        """The columns that rows of a shard are served from."""
+        return served_columns([column.name for column in self.shards[shard].columns], self.loss_mask)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether rows have a weight for each token."""
+        return WEIGHTS in self.array_digests
 
     def to_json(self) -> str:
         """The manifest as text."""
@@ -115,6 +139,7 @@ class Manifest:
             | {
                 "loss_mask": LossMask(fields["loss_mask"]),
                 "shards": tuple(shard_of(entry) for entry in fields["shards"]),
+                "images": None if fields["images"] is None else ImageFigures(**fields["images"]),
                 "length_histogram": tuple(LengthBucket(**entry) for entry in fields["length_histogram"]),
             }
         )
@@ -131,10 +156,12 @@ def shard_of(entry: Mapping[str, Any]) -> Shard:
     columns = tuple(Column(**column) for column in entry["columns"])
     layout = entry["layout"]
     if layout is not None:
-        mask = layout["loss_mask"]
+        mask, weight, images = layout["loss_mask"], layout["loss_weight"], layout["images"]
         layout = ShardLayout(
             input_ids=ColumnLayout(**layout["input_ids"]),
             loss_mask=None if mask is None else ColumnLayout(**mask),
+            loss_weight=None if weight is None else ColumnLayout(**weight),
+            images=None if images is None else ImageLayout(**images),
         )
     head = None if entry["head"] is None else (int(entry["head"][0]), int(entry["head"][1]))
     return Shard(

@@ -45,7 +45,7 @@ def _sampled_lengths(tables: Tables, max_length: int, long_rows: LongRows) -> ND
     """Tokens of the samples that some rows are served as, shuffled, int64[n]."""
     rows = np.arange(0, len(tables.lengths), max(1, len(tables.lengths) // _ROWS))
     lengths = tables.lengths[rows].astype(np.int64)
-    kept = lengths[verdicts(lengths, tables.first_targets[rows], max_length, long_rows) == 0]
+    kept = lengths[verdicts(tables, rows, max_length, long_rows) == 0]
     if long_rows is LongRows.SPLIT:
         wholes, tails = kept // max_length, kept % max_length
         # A last piece of one token is no sample.

@@ -18,7 +18,7 @@ from dataserver.stores.schema import Column, columns_of
 # A record batch under decoding: so many encoded bytes, within so many rows. The upper bound holds
 # where encoding hides how much comes out (a mask of ones is a few bytes for any number of them).
 _BATCH_BYTES = 4 << 20
-_BATCH_ROWS = (64, 1024)
+_BATCH_ROWS = (1, 1024)
 
 # Read ahead of the decoder. Without a buffer size whole column chunks are read at once.
 READ_BYTES = 1 << 20

@@ -7,10 +7,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.stores.image_rules import ImageColumns
 from dataserver.stores.manifest import LengthBucket
 from dataserver.stores.pieces import Piece
 from dataserver.stores.ragged import Ragged, row_at
 from dataserver.stores.tables import NO_FIRST_TARGET
+from dataserver.stores.target_weights import target_weights
 
 # Bucket 0 holds rows of 0 tokens, bucket k rows of 2^(k-1) up to 2^k - 1.
 _BUCKETS = 33
@@ -23,6 +25,9 @@ class PieceIndex:
 
     `first_targets`: position of the first target at or after 1, or `NO_FIRST_TARGET`.
     `targets`: number of targets at or after position 1.
+    `weights`: float64[n], the sum of their weights as float32; None where the store has none.
+    `images`: int64[i, 5], an `image_table.ImageTable` for the rows of the piece, whose places count elements of the
+    columns' values; None where the store has no such columns.
     `max_token` stands in `max_token_row` for the first time; -1 and 0 where there is no token.
     """
 
@@ -31,6 +36,8 @@ class PieceIndex:
     targets: NDArray[np.int32]
     max_token: int
     max_token_row: int
+    weights: NDArray[np.float64] | None
+    images: NDArray[np.int64] | None
 
 
 class RunningFigures:
@@ -106,7 +113,26 @@ def index_piece(piece: Piece) -> PieceIndex:
         targets=targets.astype(np.int32),
         max_token=max_token,
         max_token_row=max_token_row,
+        weights=None if piece.loss_weight is None else _weights(piece.loss_weight, piece.loss_mask, ends),
+        images=None if piece.images is None else _images(piece.images),
     )
+
+
+def _weights(weights: Ragged, mask: Ragged | None, ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    found = np.zeros(len(ends), dtype=np.float64)
+    filled = np.flatnonzero(weights.lengths)
+    if len(filled):
+        flat, _ = weights.flat()
+        begins = (ends - weights.lengths)[filled]
+        found[filled] = target_weights(flat.astype(np.float32), None if mask is None else mask.flat()[0], begins)
+    return found
+
+
+def _images(images: ImageColumns) -> NDArray[np.int64]:
+    rows = images.rows_with_images
+    counts = images.image_grid_thw.values.lengths // 3
+    grids, pixels = images.image_grid_thw.values.starts, images.pixel_values.values.starts
+    return np.stack([rows, counts[rows], images.patches()[rows], grids[rows], pixels[rows]], axis=1)
 
 
 def _targets(

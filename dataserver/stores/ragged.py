@@ -88,21 +88,34 @@ def ragged(array: ArrowArray, *, shard: str, column: str) -> Ragged:
     """View the Arrow list array `array` as rows; raise `StoreRefusedError` for other types."""
     declared = array.type
     array = storage_of(array)
-    starts, lengths, child = _spans(array, shard, column)
+    starts, lengths, child = spans_of(array, shard, column)
     child = storage_of(child)
     value_type = VALUE_TYPES.get(child.type)
     if value_type is None:
         raise type_refusal(declared, shard=shard, column=column)
-    null_rows = None
-    if array.null_count:
-        null_rows = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
-    _check_inside(starts, lengths, len(child), shard, column)
-    return Ragged(starts=starts, lengths=lengths, child=child, value_type=value_type, null_rows=null_rows)
+    check_inside(starts, lengths, len(child), shard, column)
+    return Ragged(starts=starts, lengths=lengths, child=child, value_type=value_type, null_rows=null_rows_of(array))
 
 
 def row_at(ends: NDArray[np.int64], value: int) -> int:
     """The row in which the flat position `value` lies, by the rows' ends."""
     return int(np.searchsorted(ends, value, side="right"))
+
+
+def null_rows_of(array: ArrowArray) -> NDArray[np.bool_] | None:
+    """Which rows are null, bool[n]; None where none is."""
+    return np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_) if array.null_count else None
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether `spans_of` reads it."""
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
 
 
 def storage_of(array: ArrowArray) -> ArrowArray:
@@ -112,7 +125,7 @@ def storage_of(array: ArrowArray) -> ArrowArray:
     return array
 
 
-def _spans(array: ArrowArray, shard: str, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], ArrowArray]:
+def spans_of(array: ArrowArray, shard: str, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], ArrowArray]:
     """Starts, lengths and child of any list layout. `values` ignores the slice's offset, and so do the offsets."""
     rows, skipped, kind = len(array), array.offset, array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -150,7 +163,7 @@ def _values(child: ArrowArray, value_type: str, begin: int, end: int) -> tuple[N
     return _fixed_width(part.buffers()[1], value_type, part.offset, end - begin), nulls
 
 
-def _check_inside(starts: NDArray[np.int64], lengths: NDArray[np.int64], size: int, shard: str, column: str) -> None:
+def check_inside(starts: NDArray[np.int64], lengths: NDArray[np.int64], size: int, shard: str, column: str) -> None:
     """Offsets come from a file: one that points out of its values must not be followed."""
     if len(starts) and (lengths.min() < 0 or starts.min() < 0 or (starts + lengths).max() > size):
         raise StoreRefusedError(
@@ -160,11 +173,11 @@ def _check_inside(starts: NDArray[np.int64], lengths: NDArray[np.int64], size: i
         )
 
 
-def type_refusal(kind: pa.DataType, *, shard: str, column: str) -> StoreRefusedError:
-    """The error for a column whose Arrow type `kind` is not read."""
+def type_refusal(kind: object, *, shard: str, column: str, wanted: str = "a list of integers") -> StoreRefusedError:
+    """The error for a column whose Arrow type `kind` is not read; `wanted`: what is."""
     return StoreRefusedError(
         f"Shard '{shard}': column '{column}' has the type {kind}, which is not read. "
-        "Write it as a list of integers (list, large_list, fixed_size_list or list_view).",
+        f"Write it as {wanted} (list, large_list, fixed_size_list or list_view).",
         shard=shard,
         column=column,
     )

@@ -18,14 +18,15 @@ from dataserver.stores.discovery import Discovery
 from dataserver.stores.far_files import open_far_file
 from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
 from dataserver.stores.formats import read_columns
+from dataserver.stores.image_index import ImageIndex
 from dataserver.stores.index import Building
-from dataserver.stores.manifest import Manifest, Shard, store_fingerprint
+from dataserver.stores.manifest import WEIGHTS, Manifest, Shard, store_fingerprint
 from dataserver.stores.piece_index import RunningFigures
 from dataserver.stores.progress import ByteCounter, ReportBytes
 from dataserver.stores.scan_block import Scan
 from dataserver.stores.scan_far import scan_far_shard
 from dataserver.stores.scan_near import scan_near_shard
-from dataserver.stores.schema import Column, LossMask, ShardSchema, check_schemas
+from dataserver.stores.schema import LOSS_WEIGHT, PIXEL_VALUES, Column, LossMask, ShardSchema, check_schemas
 from dataserver.stores.shard_results import ShardResults
 from dataserver.stores.spans import HEADS, SPANS
 from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
@@ -46,15 +47,20 @@ def scan_store(
     Raises `StoreRefusedError` for the first fault in row order.
     """
     sources = [discovery.files.open(path) for path in discovery.paths]
-    _check_columns(discovery.format, sources, store_path, loss_mask)
+    columns = _check_columns(discovery.format, sources, store_path, loss_mask)
     passes = 1 if discovery.copies is None else 2
     counter = ByteCounter(passes * sum(source.size for source in sources), progress)
-    scan = Scan(discovery=discovery, loss_mask=loss_mask, building=building, hashed=counter.add)
+    images = ImageIndex(building) if PIXEL_VALUES in columns else None
+    scan = Scan(discovery=discovery, loss_mask=loss_mask, building=building, hashed=counter.add, images=images)
     far = discovery.copies is None and any(source.local_path is None for source in sources)
-    for name in (LENGTHS, FIRST_TARGETS, TARGETS, BLOCKS, *((SPANS, HEADS) if far else ())):
+    if images is not None:
+        images.begin()
+    weights = (WEIGHTS,) if LOSS_WEIGHT in columns else ()
+    for name in (LENGTHS, FIRST_TARGETS, TARGETS, BLOCKS, *weights, *((SPANS, HEADS) if far else ())):
         building.append(name, np.zeros(0, dtype=np.int64))
     shards = tuple(_scan_shard(scan, results, number, path) for number, path in enumerate(discovery.paths))
     figures = scan.figures
+    image_figures = None if images is None else images.figures()
     return Manifest(
         format=discovery.format,
         loss_mask=loss_mask,
@@ -67,16 +73,19 @@ def scan_store(
         max_token_row=figures.max_token_row,
         length_histogram=figures.histogram(),
         array_digests=building.digests(),
+        images=image_figures,
     )
 
 
-def _check_columns(shard_format: str, sources: list[ByteSource], store_path: str, loss_mask: LossMask) -> None:
+def _check_columns(shard_format: str, sources: list[ByteSource], store_path: str, loss_mask: LossMask) -> set[str]:
+    """The names of all columns, when the shards have the right ones."""
     schemas = [
         ShardSchema(path=source.name, columns=columns)
         for source in sources
         if (columns := _columns(shard_format, source, loss_mask)) is not None
     ]
     check_schemas(store_path, schemas, loss_mask)
+    return {name for schema in schemas for name in schema.names}
 
 
 def _columns(shard_format: str, source: ByteSource, loss_mask: LossMask) -> tuple[Column, ...] | None:
@@ -87,7 +96,8 @@ def _columns(shard_format: str, source: ByteSource, loss_mask: LossMask) -> tupl
 
 def _scan_shard(scan: Scan, results: ShardResults, number: int, relative: str) -> Shard:
     stamp = scan.discovery.files.stat(relative)
-    alone = len(scan.discovery.paths) == 1 or scan.discovery.copies is not None
+    # Images are checked against, and counted with, those of the shards before.
+    alone = len(scan.discovery.paths) == 1 or scan.discovery.copies is not None or scan.images is not None
     if alone or stamp.size < shard_results.WORTH_BYTES:
         return _scan_file(scan, number, relative)
     found = results.add_to(scan.building, scan.figures, number, relative, stamp)

@@ -11,6 +11,7 @@ import numpy as np
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.far_files import FarFile, far_decoding_bytes, open_far_file
 from dataserver.stores.files import ByteSource, FileStamp, Span
+from dataserver.stores.layout import NOWHERE
 from dataserver.stores.manifest import Shard
 from dataserver.stores.scan_block import Scan, Where, scan_block
 from dataserver.stores.schema import selected_columns, served_columns
@@ -26,17 +27,24 @@ def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp
         file = open_far_file(scan.discovery.format, window)
         names = [column.name for column in file.columns]
         selected = selected_columns(names, scan.loss_mask)
-        blocks = zip(file.blocks(selected), file.blocks(served_columns(scan.loss_mask)), strict=True)
+        blocks = zip(file.blocks(selected), file.blocks(served_columns(names, scan.loss_mask)), strict=True)
         count = 0
         for block, (checked, served) in enumerate(blocks):
             window.reach((*checked.spans, *served.spans))
             _note_spans(scan, window, number, block, served.spans)
             where = Where(shard=source.name, unit=file.unit, block=block, row=scan.figures.rows - begin_row)
             found = scan_block(scan, where, file.read(block, checked.spans, selected))
+            if scan.images is not None:
+                scan.images.place(0, 0)
             decoding = far_decoding_bytes(
-                scan.discovery.format, found.largest_bytes, sum(end - begin for begin, end in served.spans)
+                scan.discovery.format,
+                columns=len(served_columns(names, scan.loss_mask)),
+                largest_batch_bytes=found.largest_bytes,
+                encoded_bytes=sum(end - begin for begin, end in served.spans),
             )
-            record = (number, found.rows, served.begin, served.end, 0, 0, 0, 0, found.tokens, decoding)
+            positions = NOWHERE.positions
+            extent = (number, found.rows, served.begin, served.end)
+            record = (*extent, *positions, found.tokens, found.extra_bytes, decoding)
             scan.building.append(BLOCKS, np.array(record, dtype="<i8"))
             count += 1
         file.check_end(count)

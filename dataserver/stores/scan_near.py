@@ -11,15 +11,14 @@ import xxhash
 
 from dataserver.stores.files import ByteSource, FileStamp
 from dataserver.stores.formats import decoding_bytes, open_shard_file
-from dataserver.stores.layout import MappedFile, Placement, place
+from dataserver.stores.image_index import ImageIndex
+from dataserver.stores.layout import NOWHERE, MappedFile, place_batch
 from dataserver.stores.manifest import Shard, ShardLayout
 from dataserver.stores.scan_block import Scan, Where, scan_block
-from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, selected_columns
+from dataserver.stores.schema import selected_columns, served_columns
 from dataserver.stores.tables import BLOCKS
 
 _HASH_CHUNK = 1 << 20
-
-_Positions = tuple[int, int, int, int]
 
 
 def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp) -> Shard:
@@ -30,7 +29,7 @@ def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStam
     file = open_shard_file(scan.discovery.format, copy or source)
     size = stamp.size if copy is None else copy.size
     mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=size)
-    places = _Places(mapped)
+    places = _Places(mapped, scan.images)
     names = selected_columns([column.name for column in file.columns], scan.loss_mask)
     for block, (begin, end, batches) in enumerate(file.scan(names)):
         # Of a copy the ends are others; the file itself is gone through either way.
@@ -43,9 +42,12 @@ def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStam
         )
         found = scan_block(scan, where, places.watch(batches))
         decoding = decoding_bytes(
-            scan.discovery.format, largest_batch_bytes=found.largest_bytes, encoded_bytes=end - begin
+            scan.discovery.format,
+            columns=len(served_columns(names, scan.loss_mask)),
+            largest_batch_bytes=found.largest_bytes,
+            encoded_bytes=end - begin,
         )
-        record = (number, found.rows, begin, end, *places.of_block, found.tokens, decoding)
+        record = (number, found.rows, begin, end, *places.of_block, found.tokens, found.extra_bytes, decoding)
         scan.building.append(BLOCKS, np.array(record, dtype="<i8"))
     digest.advance(stamp.size)
     return Shard(
@@ -62,41 +64,27 @@ def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStam
 class _Places:
     """Where the blocks of a shard lie in its map, noted as their batches pass."""
 
-    def __init__(self, mapped: MappedFile | None) -> None:
+    def __init__(self, mapped: MappedFile | None, images: ImageIndex | None) -> None:
         self._mapped = mapped
+        self._images = images
         self._layouts: set[ShardLayout | None] = set()
-        self.of_block: _Positions = (0, 0, 0, 0)
+        self.of_block = NOWHERE.positions
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches of one block; `of_block` is its place afterwards."""
-        self.of_block = (0, 0, 0, 0)
+        self.of_block = NOWHERE.positions
         for batch in batches:
             yield batch
             if batch.num_rows:
-                layout, self.of_block = _positions(batch, self._mapped)
-                self._layouts.add(layout)
+                place = place_batch(batch, self._mapped)
+                self.of_block = place.positions
+                self._layouts.add(place.layout)
+                if self._images is not None:
+                    self._images.place(place.grids_at, place.pixels_at)
 
     def layout(self) -> ShardLayout | None:
         """How every block lies; None if they must be decoded."""
         return next(iter(self._layouts)) if len(self._layouts) == 1 else None
-
-
-def _positions(batch: pa.RecordBatch, mapped: MappedFile | None) -> tuple[ShardLayout | None, _Positions]:
-    """How the columns of a record batch lie in the map, and where; (None, zeros) if they must be decoded."""
-    nowhere = (None, (0, 0, 0, 0))
-    if mapped is None:
-        return nowhere
-    found: dict[str, Placement] = {}
-    for name in (INPUT_IDS, LOSS_MASK):
-        if name in batch.schema.names:
-            placement = place(batch.column(name), mapped)
-            if placement is None:
-                return nowhere
-            found[name] = placement
-    ids, mask = found[INPUT_IDS], found.get(LOSS_MASK)
-    layout = ShardLayout(input_ids=ids.layout, loss_mask=None if mask is None else mask.layout)
-    mask_positions = (0, 0) if mask is None else (mask.offsets_at, mask.values_at)
-    return layout, (ids.offsets_at, ids.values_at, *mask_positions)
 
 
 class _Digest:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 INPUT_IDS = "input_ids"
 LOSS_MASK = "loss_mask"
 ATTENTION_MASK = "attention_mask"
+LOSS_WEIGHT = "loss_weight"
 LABELS = "labels"
-IMAGE_COLUMNS = ("pixel_values", "image_grid_thw")
+PIXEL_VALUES = "pixel_values"
+IMAGE_GRID_THW = "image_grid_thw"
+IMAGE_COLUMNS = (PIXEL_VALUES, IMAGE_GRID_THW)
 
 _REQUIRED = {
     INPUT_IDS: "'input_ids' column.",
@@ -61,15 +64,15 @@ def columns_of(schema: "pa.Schema") -> tuple[Column, ...]:
     return tuple(Column(name=field.name, type=str(field.type)) for field in schema)
 
 
-def served_columns(loss_mask: LossMask) -> list[str]:
-    """The columns that serving reads."""
-    return [INPUT_IDS] if loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK]
-
-
 def selected_columns(names: Sequence[str], loss_mask: LossMask) -> list[str]:
     """The columns that admission reads, of those that a shard has."""
-    wanted = [INPUT_IDS, ATTENTION_MASK] if loss_mask is LossMask.ALL else [INPUT_IDS, LOSS_MASK, ATTENTION_MASK]
-    return [name for name in wanted if name in names]
+    mask = [] if loss_mask is LossMask.ALL else [LOSS_MASK]
+    return [name for name in (INPUT_IDS, *mask, ATTENTION_MASK, LOSS_WEIGHT, *IMAGE_COLUMNS) if name in names]
+
+
+def served_columns(names: Sequence[str], loss_mask: LossMask) -> list[str]:
+    """The columns that rows are served from, of those that a shard has."""
+    return [name for name in selected_columns(names, loss_mask) if name != ATTENTION_MASK]
 
 
 def check_schemas(store_path: str, shards: Sequence[ShardSchema], loss_mask: LossMask) -> None:
@@ -91,13 +94,13 @@ def check_schemas(store_path: str, shards: Sequence[ShardSchema], loss_mask: Los
                 shard=lacking[0],
                 column=name,
             )
-    for name in IMAGE_COLUMNS:
-        if name in union:
-            raise StoreRefusedError(
-                f"Pretokenized dataset at '{store_path}': it has image rows (column '{name}'), "
-                "which are not served yet. Drop the image columns to train on the text alone.",
-                column=name,
-            )
+    lone = [name for name in IMAGE_COLUMNS if name in union]
+    if len(lone) == 1:
+        raise StoreRefusedError(
+            f"Pretokenized dataset at '{store_path}': it has the column '{lone[0]}' alone of {IMAGE_COLUMNS}, which "
+            "image rows need both. Write both, null in rows of text, or drop it.",
+            column=lone[0],
+        )
 
 
 def _check_required(store_path: str, names: Sequence[str], loss_mask: LossMask) -> None:

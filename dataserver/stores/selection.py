@@ -13,7 +13,6 @@ or of what the index calls a first target, raises ORDER_VERSION in `planning.fin
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +21,19 @@ from dataserver.errors import InvalidRequestError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.index import Building
 from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.slices import Wanted
 from dataserver.stores.split import list_pieces, piece_counts, tail_tokens
 from dataserver.stores.tables import NO_FIRST_TARGET, Tables
+from dataserver.stores.target_weights import write_served_weights
 
-REASONS = ("", "empty", "no_target", "target_cut_off", "too_long")
+REASONS = ("", "empty", "no_target", "target_cut_off", "too_long", "image_too_long")
 """Why a row is not served; a verdict is an index into this, and 0 is a kept row."""
 
 FIGURES = "figures.json"
 ROWS = "rows.i8"
 OFFSETS = "offsets.i4"
 TARGETS = "targets.i4"
+WEIGHTS = "weights.f8"
 
 _CHUNK_ROWS = 1 << 20
 _CHUNK_TOKENS = 1 << 22
@@ -53,16 +55,19 @@ class Figures:
     dropped: dict[str, int]
 
 
-def verdicts(lengths: NDArray[Any], first_targets: NDArray[Any], max_length: int, long_rows: LongRows) -> NDArray[Any]:
-    """An index into `REASONS` for each row, int8[n].
+def verdicts(tables: Tables, rows: slice | NDArray[np.int64], max_length: int, long_rows: LongRows) -> NDArray[np.int8]:
+    """An index into `REASONS` for each of `rows`, int8[n].
 
     A row is kept if a target stands at a position from 1 up to `max_length` - 1: position 0 has
-    nothing before it from which to be predicted.
+    nothing before it from which to be predicted. Rows with images are never cut, so a longer one is not kept.
     """
+    lengths, first_targets = tables.lengths[rows], tables.first_targets[rows]
     found = np.zeros(len(lengths), dtype=np.int8)
     found[first_targets >= max_length] = REASONS.index("target_cut_off")
     if long_rows is LongRows.DROP:
         found[lengths > max_length] = REASONS.index("too_long")
+    if tables.image_flags is not None:
+        found[(tables.image_flags[rows] > 0) & (lengths > max_length)] = REASONS.index("image_too_long")
     found[first_targets == NO_FIRST_TARGET] = REASONS.index("no_target")
     found[lengths == 0] = REASONS.index("empty")
     return found
@@ -86,11 +91,11 @@ def sum_up(
     counts = np.zeros(len(REASONS), dtype=np.int64)
     samples = kept_tokens = cut_tokens = long_count = 0
     for begin in range(0, len(tables.lengths), _CHUNK_ROWS):
-        lengths = tables.lengths[begin : begin + _CHUNK_ROWS].astype(np.int64)
-        first_targets = tables.first_targets[begin : begin + _CHUNK_ROWS]
+        chunk = slice(begin, begin + _CHUNK_ROWS)
+        lengths = tables.lengths[chunk].astype(np.int64)
+        found = verdicts(tables, chunk, max_length, long_rows)
         if long_rows is LongRows.REFUSE:
-            _refuse_long(begin, lengths, first_targets, max_length)
-        found = verdicts(lengths, first_targets, max_length, long_rows)
+            _refuse_long(begin, lengths, found, max_length)
         rows = np.flatnonzero(found == 0)
         counts += np.bincount(found, minlength=len(REASONS))
         found_lengths = lengths[rows]
@@ -127,7 +132,7 @@ def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length
     """Write a view's files.
 
     `FIGURES`; `ROWS` unless every row is kept whole or as a prefix; `OFFSETS` if kept rows are split, `TARGETS` if they
-    are cut. Raises as `sum_up` does.
+    are cut, and `WEIGHTS` in both cases where targets have any. Raises as `sum_up` does.
     """
     building.append(ROWS, np.zeros(0, dtype=np.int64))
     if long_rows is LongRows.SPLIT:
@@ -149,12 +154,24 @@ def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length
         building.drop(ROWS)
     if figures.long_rows and not split:
         _count_prefix_targets(building, tables, shard_rows, max_length, figures)
+    if figures.long_rows and tables.weights is not None:
+        write_served_weights(
+            building,
+            WEIGHTS,
+            tables,
+            tables.weights,
+            shard_rows,
+            max_length=max_length,
+            kept=building.read(ROWS, "<i8", figures.rows) if figures.dropped or split else None,
+            offsets=building.read(OFFSETS, "<i4", figures.rows) if split else None,
+            count=figures.rows,
+        )
     building.write_json(FIGURES, {"figures": asdict(figures), "digests": building.digests()})
 
 
-def _refuse_long(begin: int, lengths: NDArray[np.int64], first_targets: NDArray[np.int32], max_length: int) -> None:
-    """Rows without any target are dropped whatever their length, and refuse nothing."""
-    refused = np.flatnonzero((lengths > max_length) & (first_targets != NO_FIRST_TARGET))
+def _refuse_long(begin: int, lengths: NDArray[np.int64], found: NDArray[np.int8], max_length: int) -> None:
+    """Rows without any target, or with images, are dropped whatever their length, and refuse nothing."""
+    refused = np.flatnonzero((lengths > max_length) & np.isin(found, (0, REASONS.index("target_cut_off"))))
     if len(refused):
         at = int(refused[0])
         raise StoreRefusedError(
@@ -185,7 +202,7 @@ def _count_prefix_targets(
 def _prefix_targets(shard_rows: ShardRows, rows: NDArray[np.int64], max_length: int) -> NDArray[np.int64]:
     """Targets at positions 1 up to `max_length` - 1 of rows that are longer than that."""
     lengths = np.full(len(rows), max_length, dtype=np.int64)
-    slices = shard_rows.read(rows, lengths, token_bytes=0, mask=True)
+    slices = shard_rows.read(rows, lengths, Wanted(mask=True))
     mask = np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8)
     counts: NDArray[np.int64] = mask.reshape(len(rows), max_length)[:, 1:].sum(axis=1, dtype=np.int64)
     return counts

@@ -17,16 +17,24 @@ from numpy.typing import NDArray
 
 from dataserver.stores.files import FileStamp
 from dataserver.stores.index import Building, map_array, unseal
-from dataserver.stores.manifest import INDEX_VERSION, Shard, shard_of
+from dataserver.stores.manifest import INDEX_VERSION, WEIGHTS, Shard, shard_of
 from dataserver.stores.piece_index import RunningFigures
 from dataserver.stores.spans import HEADS, SPANS
-from dataserver.stores.tables import BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
+from dataserver.stores.tables import BLOCK_FIELDS, BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
 
 _FACTS = "shard.json"
-_DTYPES = {LENGTHS: "<i4", FIRST_TARGETS: "<i4", TARGETS: "<i4", BLOCKS: "<i8", SPANS: "<i8", HEADS: "u1"}
+_DTYPES = {
+    LENGTHS: "<i4",
+    FIRST_TARGETS: "<i4",
+    TARGETS: "<i4",
+    WEIGHTS: "<f8",
+    BLOCKS: "<i8",
+    SPANS: "<i8",
+    HEADS: "u1",
+}
 
 # Arrays whose first field of each record is the number of the shard, and how many fields a record has.
-_NUMBERED = {BLOCKS: 10, SPANS: 6}
+_NUMBERED = {BLOCKS: len(BLOCK_FIELDS), SPANS: 6}
 
 # A smaller shard is scanned again sooner than its result is written and synced.
 WORTH_BYTES = 8 << 20

@@ -22,7 +22,7 @@ from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.neighbours import joined, neighbours_of
 from dataserver.stores.remote_files import RemoteSource
-from dataserver.stores.slices import ShardReader, Slices, gathered, grouped
+from dataserver.stores.slices import ShardReader, Slices, Wanted, gathered, grouped
 from dataserver.stores.tables import Tables
 
 # A reader may hold a file descriptor, and 1024 of them are a usual limit for a process.
@@ -68,12 +68,11 @@ class ShardRows:
         self,
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        token_bytes: int,
+        wanted: Wanted,
         *,
-        mask: bool,
         offsets: NDArray[np.int64] | None = None,
     ) -> Slices:
-        """`lengths[i]` tokens, `token_bytes` wide (0: none), and mask values of `rows[i]`.
+        """`lengths[i]` tokens of `rows[i]` and what else is `wanted` of them.
 
         They begin at the row's token `offsets[i]` (None: at its first).
 
@@ -82,15 +81,14 @@ class ShardRows:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
         self._check_now_and_then(set(shards.tolist()))
         if len(self._neighbours) == 1:
-            return self._reader(0).read(rows, lengths, token_bytes, mask=mask, offsets=offsets)
+            return self._reader(0).read(rows, lengths, wanted, offsets=offsets)
         parts = (
             (
                 at,
                 self._reader(number).read(
                     rows[at] - self._shard_begins[self._neighbours[number].begin],
                     lengths[at],
-                    token_bytes,
-                    mask=mask,
+                    wanted,
                     offsets=None if offsets is None else offsets[at],
                 ),
             )
@@ -111,7 +109,7 @@ class ShardRows:
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
         found: list[BlockRef] = []
         for shard, at in sorted(grouped(shards), key=lambda group: int(group[1][0])):
-            reader = self._reader(shard)
+            reader = self._reader(int(self._neighbours_of[shard]))
             if isinstance(reader, DecodedReader):
                 found += reader.blocks(rows[at] - self._shard_begins[shard])
         return found
@@ -147,18 +145,21 @@ class ShardRows:
     def _open_reader(self, number: int) -> ShardReader:
         neighbours = self._neighbours[number]
         shard, end = neighbours.begin, neighbours.end
+        first, last = self._shard_begins[[shard, end]].tolist()
+        images = self._tables.images.within(first, last)
         if neighbours.layout is not None:
             data, begins = map_jointly([self._mappable(each) for each in range(shard, end)])
             blocks_of_all = joined(self._tables.blocks[shard:end], begins, neighbours.layout)
-            return MappedReader(data, neighbours.layout, blocks_of_all)
+            patch_values = 0 if self._manifest.images is None else self._manifest.images.patch_values
+            return MappedReader(data, neighbours.layout, blocks_of_all, images, patch_values)
         source, blocks = self._files.open(self._manifest.shards[shard].path), self._tables.blocks[shard]
-        first, last = self._shard_begins[shard : shard + 2].tolist()
         return DecodedReader(
             file=self._shard_file(shard, source),
             number=shard,
             manifest=self._manifest,
             blocks=blocks,
             lengths=self._tables.lengths[first:last],
+            images=images,
             cache=self._cache,
             owner=self._owner,
         )
@@ -169,7 +170,7 @@ class ShardRows:
 
         manifest, blocks = self._manifest, self._tables.blocks[number]
         if self._tables.fetch is None or not isinstance(source, RemoteSource):
-            return NearBlocks(source, manifest, blocks)
+            return NearBlocks(source, manifest, number, blocks)
         return FarBlocks(self._tables.fetch.source(number, manifest, source, self._disk_cache), manifest, number)
 
     def _mappable(self, number: int) -> tuple[Path, int]:

@@ -7,7 +7,7 @@ Nothing here looks at single tokens, and nothing is copied where the store has t
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -15,16 +15,33 @@ from numpy.typing import NDArray
 
 Buffer: TypeAlias = "bytes | memoryview"
 
+# Kinds of two integers.
+_INTEGERS = ("ii", "iu", "ui", "uu")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
     """Values of n rows, a contiguous buffer of bytes each; an empty list for what was not asked for.
 
-    `tokens`: little-endian, as wide as was asked for. `loss_mask`: one byte 0 or 1 a token.
+    `tokens`: little-endian, as wide as was asked for. `loss_mask`: one byte 0 or 1 a token. `loss_weight`: float32 a
+    token. `grids`: three int64 an image; `pixels`: float16 or float32, as asked for; both empty for rows of text.
     """
 
-    tokens: list[Buffer]
-    loss_mask: list[Buffer]
+    tokens: list[Buffer] = field(default_factory=list)
+    loss_mask: list[Buffer] = field(default_factory=list)
+    loss_weight: list[Buffer] = field(default_factory=list)
+    grids: list[Buffer] = field(default_factory=list)
+    pixels: list[Buffer] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is read of rows. `token_bytes`, `pixel_bytes`: width of a value, at least the store's; 0: not wanted."""
+
+    token_bytes: int = 0
+    mask: bool = False
+    weights: bool = False
+    pixel_bytes: int = 0
 
 
 class ShardReader(Protocol):
@@ -34,30 +51,28 @@ class ShardReader(Protocol):
         self,
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        token_bytes: int,
+        wanted: Wanted,
         *,
-        mask: bool,
         offsets: NDArray[np.int64] | None,
     ) -> Slices:
         """`lengths[i]` values of shard row `rows[i]`, from its value `offsets[i]` on (None: from its first).
 
-        `token_bytes`: width of the tokens, at least the store's; 0: no tokens. `mask`: whether the mask is wanted.
-        Raises `StoreDamagedError` where the bytes cannot be what was admitted.
+        Images are those of the whole row. Raises `StoreDamagedError` where the bytes cannot be what was admitted.
         """
 
 
-def cut(values: NDArray[Any], begins: NDArray[np.int64], lengths: NDArray[np.int64], itemsize: int) -> list[Buffer]:
-    """For each i the bytes of `values[begins[i] : begins[i] + lengths[i]]`, as unsigned integers of `itemsize` bytes.
+def cut(values: NDArray[Any], begins: NDArray[np.int64], lengths: NDArray[np.int64], kind: str) -> list[Buffer]:
+    """For each i the bytes of `values[begins[i] : begins[i] + lengths[i]]`, as numbers of the dtype `kind`.
 
-    Views where `values` are integers as wide, whatever their sign; converted copies where not.
+    Views where `values` are of that dtype, or integers as wide, whatever their sign; converted copies where not.
     """
-    if values.itemsize == itemsize and values.dtype.kind in "iu":
+    dtype = np.dtype(kind)
+    if values.dtype == dtype or (values.itemsize == dtype.itemsize and values.dtype.kind + dtype.kind in _INTEGERS):
         data = values.view(np.uint8).data
-        first, last = begins * itemsize, (begins + lengths) * itemsize
+        first, last = begins * dtype.itemsize, (begins + lengths) * dtype.itemsize
         return [data[begin:end] for begin, end in zip(first.tolist(), last.tolist(), strict=True)]
-    kind = f"<u{itemsize}"
     spans = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
-    return [values[begin:end].astype(kind).tobytes() for begin, end in spans]
+    return [values[begin:end].astype(dtype).tobytes() for begin, end in spans]
 
 
 def cut_bits(packed: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Buffer]:
@@ -66,10 +81,10 @@ def cut_bits(packed: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDAr
     return [unpack_bits(packed, begin, length).tobytes() for begin, length in spans]
 
 
-def ones(lengths: NDArray[np.int64]) -> list[Buffer]:
-    """The mask of rows whose every token is a target."""
-    most = memoryview(b"\x01" * int(lengths.max(initial=0)))
-    return [most[:length] for length in lengths.tolist()]
+def repeated(value: bytes, lengths: NDArray[np.int64]) -> list[Buffer]:
+    """`value` for every token of rows: their mask where every token is a target, their weights where all are equal."""
+    most = memoryview(value * int(lengths.max(initial=0)))
+    return [most[:length] for length in (lengths * len(value)).tolist()]
 
 
 def grouped(keys: NDArray[np.int64] | NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
@@ -90,17 +105,21 @@ def gathered(parts: Iterable[tuple[NDArray[np.int64], Slices]], count: int) -> S
     if len(found) == 1:
         return found[0][1]
     return Slices(
-        tokens=_scattered([(at, part.tokens) for at, part in found], count),
-        loss_mask=_scattered([(at, part.loss_mask) for at, part in found], count),
+        tokens=scattered([(at, part.tokens) for at, part in found], count),
+        loss_mask=scattered([(at, part.loss_mask) for at, part in found], count),
+        loss_weight=scattered([(at, part.loss_weight) for at, part in found], count),
+        grids=scattered([(at, part.grids) for at, part in found], count),
+        pixels=scattered([(at, part.pixels) for at, part in found], count),
     )
 
 
-def _scattered(parts: list[tuple[NDArray[np.int64], list[Buffer]]], count: int) -> list[Buffer]:
+def scattered(parts: list[tuple[NDArray[np.int64], list[Buffer]]], count: int) -> list[Buffer]:
+    """Buffers of `count` rows out of parts; those of rows in none are empty. Nothing where no part has any."""
     if not any(pieces for _, pieces in parts):
         return []
     whole: list[Buffer] = [b""] * count
     for at, pieces in parts:
-        for index, piece in zip(at.tolist(), pieces, strict=True):
+        for index, piece in zip(at.tolist(), pieces, strict=True) if pieces else ():
             whole[index] = piece
     return whole
 

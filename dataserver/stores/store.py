@@ -4,7 +4,6 @@ rows ──> shard (search) ──> reader (mapped or decoded) ──> one slice
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,18 @@ from dataserver.run_spec import LongRows
 from dataserver.stores.amplification import read_amplification
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
+from dataserver.stores.row import Row, row_spans, rows_of
 from dataserver.stores.schema import Column, LossMask
 from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
 from dataserver.stores.shard_rows import ShardRows
+from dataserver.stores.slices import Wanted
 from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import StoreView, open_view
-from dataserver.wire.store_info import ReadAmplificationInfo
+from dataserver.wire.store_info import ImageFigures, ReadAmplificationInfo
 
 # Longest samples for which a store remembers its figures: some hundred bytes each.
 _KEPT_FIGURES = 64
-
-# Tokens that iteration reads at a time.
-_ITERATION_TOKENS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row as it lies in the store: `input_ids` int32[n], `loss_mask` uint8[n] of 0 and 1."""
-
-    input_ids: NDArray[np.int32]
-    loss_mask: NDArray[np.uint8]
 
 
 class Store:
@@ -113,6 +103,16 @@ class Store:
         return self._manifest.token_bytes
 
     @property
+    def has_weights(self) -> bool:
+        """Whether rows have a weight for each token."""
+        return self._manifest.has_weights
+
+    @property
+    def images(self) -> ImageFigures | None:
+        """The images of all rows; None where no row has any."""
+        return self._manifest.images
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Columns with the types that they have in the first shard."""
         return self._manifest.shards[0].columns
@@ -139,13 +139,8 @@ class Store:
         return self.read_rows([row])[0]
 
     def __iter__(self) -> Iterator[Row]:
-        ends = np.cumsum(np.maximum(self.lengths(), 1), dtype=np.int64)
-        begin = 0
-        while begin < self.rows:
-            before = int(ends[begin - 1]) if begin else 0
-            end = max(begin + 1, int(np.searchsorted(ends, before + _ITERATION_TOKENS, side="right")))
-            yield from self.read_rows(range(begin, end))
-            begin = end
+        for span in row_spans(self.tables, self.images):
+            yield from self.read_rows(span)
 
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each row, int32[rows], mapped and read-only."""
@@ -155,20 +150,20 @@ class Store:
         """How many rows are about as long, in powers of two."""
         return self._manifest.length_histogram
 
-    def read_rows(self, rows: Sequence[int] | NDArray[np.int64], *, max_length: int | None = None) -> list[Row]:
+    def read_rows(
+        self, rows: Sequence[int] | NDArray[np.int64], *, max_length: int | None = None, images: bool = True
+    ) -> list[Row]:
         """The rows, or the first `max_length` tokens of each, in the order asked; each block is read once.
 
+        Images are those of the whole row, and left out without `images`.
         Raises `OutOfRangeError` for a row that there is not.
         """
         wanted = np.asarray(rows, dtype=np.int64)
         self._check_range(wanted)
         lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), max_length or self.longest_row)
-        slices = self._shard_rows.read(wanted, lengths, token_bytes=4, mask=True)
-        # Copies: a row that is kept must not keep the others alive, nor the file mapped.
-        return [
-            Row(input_ids=np.frombuffer(tokens, dtype="<i4").copy(), loss_mask=np.frombuffer(mask, dtype="u1").copy())
-            for tokens, mask in zip(slices.tokens, slices.loss_mask, strict=True)
-        ]
+        pixel_bytes = self.images.pixel_bytes if images and self.images is not None else 0
+        every = Wanted(token_bytes=4, mask=True, weights=True, pixel_bytes=pixel_bytes)
+        return rows_of(self._shard_rows.read(wanted, lengths, every), self.images)
 
     def figures(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> Figures:
         """What is served when no sample is longer than `max_length`; nothing is written for it.
@@ -184,8 +179,8 @@ class Store:
         """Why each of the rows from `begin` up to `end` is not served; empty for a row that is."""
         if not 0 <= begin <= end <= self.rows:
             raise OutOfRangeError(f"There are no rows {begin} to {end} in '{self.path}', which has {self.rows} rows.")
-        lengths, first_targets = self.tables.lengths[begin:end], self.tables.first_targets[begin:end]
-        return tuple(REASONS[at] for at in verdicts(lengths, first_targets, max_length, long_rows).tolist())
+        found = verdicts(self.tables, slice(begin, end), max_length, long_rows)
+        return tuple(REASONS[at] for at in found.tolist())
 
     def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
         """The rows of an order whose samples are at most `max_length` long, for serving.
@@ -211,7 +206,8 @@ class Store:
         """Raise `StoreRefusedError`, naming the first row with a token at or above `vocab_size`, if there is one."""
         if self.max_token < vocab_size:
             return
-        for number, row in enumerate(self):
+        rows = (row for span in row_spans(self.tables, None) for row in self.read_rows(span, images=False))
+        for number, row in enumerate(rows):
             high = row.input_ids >= vocab_size
             if high.any():
                 raise StoreRefusedError(

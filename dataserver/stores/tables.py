@@ -1,6 +1,7 @@
 """The arrays of a store's index, and how rows are found through them.
 
-Per row (int32 each): `lengths`, `first_targets`, `targets`. Per block one record of `BLOCK`.
+Per row (int32 each): `lengths`, `first_targets`, `targets`; where the store has them, `weights` (float64) and images
+(`image_table`). Per block one record of `BLOCK_FIELDS`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.stores.image_table import IMAGE_FIELDS, IMAGE_FLAGS, IMAGE_ROWS, NO_IMAGES, ImageTable
 from dataserver.stores.index import map_array
+from dataserver.stores.manifest import WEIGHTS
 from dataserver.stores.spans import FetchTables
 
 LENGTHS = "lengths.i4"
@@ -32,14 +35,17 @@ BLOCK_FIELDS = (
     "input_ids_values",
     "loss_mask_offsets",
     "loss_mask_values",
+    "loss_weight_offsets",
+    "loss_weight_values",
     "tokens",
+    "extra_bytes",  # what weights and images take in the decoded block
     "decoding_bytes",  # what Arrow holds at most while the block is decoded
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """The blocks of one shard: `table` int64[b, 10] (`BLOCK_FIELDS`), `row_begins` int64[b + 1] within the shard."""
+    """The blocks of one shard: `table` int64[b, 13] (`BLOCK_FIELDS`), `row_begins` int64[b + 1] within the shard."""
 
     table: NDArray[np.int64]
     row_begins: NDArray[np.int64]
@@ -50,8 +56,12 @@ class Blocks:
 
     @property
     def needed_bytes(self) -> NDArray[np.int64]:
-        """What decoding each block takes at most, int64[b]: Arrow's part, then 4 bytes a token, 1 of mask, 8 a row."""
-        return self.field("tokens") * 5 + (self.field("rows") + 1) * 8 + self.field("decoding_bytes")
+        """What decoding each block takes at most, int64[b].
+
+        Arrow's part, then 4 bytes a token, 1 of mask, 8 a row, and those of weights and images.
+        """
+        found = self.field("tokens") * 5 + (self.field("rows") + 1) * 8
+        return found + self.field("extra_bytes") + self.field("decoding_bytes")
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The block of each row of the shard, int64[n]."""
@@ -60,37 +70,61 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """The mapped arrays of one store; int32[rows] each, and the blocks of each shard; `fetch` if it is far away."""
+    """The mapped arrays of one store; int32[rows] each, and the blocks of each shard; `fetch` if it is far away.
+
+    `weights`: float64[rows], the weights of each row's targets; None where the store has none. `image_flags`:
+    int8[rows], 1 for rows with images, None where no row has any; `images`: those rows.
+    """
 
     lengths: NDArray[np.int32]
     first_targets: NDArray[np.int32]
     targets: NDArray[np.int32]
     blocks: tuple[Blocks, ...]
+    weights: NDArray[np.float64] | None = None
+    image_flags: NDArray[np.int8] | None = None
+    images: ImageTable = NO_IMAGES
     fetch: FetchTables | None = None
 
     @classmethod
     def open(cls, directory: Path, *, rows: int, shards: int, digests: Mapping[str, str]) -> Self | None:
         """Map the arrays in `directory`; None where one is missing or is not what was written."""
-        per_row = (LENGTHS, FIRST_TARGETS, TARGETS)
-        lengths, first_targets, targets = (
-            map_array(directory / name, "<i4", rows, digests.get(name, "")) for name in per_row
-        )
+        per_row = {LENGTHS: "<i4", FIRST_TARGETS: "<i4", TARGETS: "<i4", WEIGHTS: "<f8", IMAGE_FLAGS: "<i1"}
+        known = {name: dtype for name, dtype in per_row.items() if name in digests}
+        arrays = {name: map_array(directory / name, dtype, rows, digests[name]) for name, dtype in known.items()}
         blocks = _open_blocks(directory / BLOCKS, shards, digests.get(BLOCKS, ""))
+        images = (
+            _open_records(directory / IMAGE_ROWS, IMAGE_FIELDS, digests[IMAGE_ROWS]) if IMAGE_ROWS in digests else None
+        )
+        lengths, first_targets, targets = (arrays.get(name) for name in (LENGTHS, FIRST_TARGETS, TARGETS))
         if lengths is None or first_targets is None or targets is None or blocks is None:
             return None
-        return cls(lengths=lengths, first_targets=first_targets, targets=targets, blocks=blocks)
+        if any(array is None for array in arrays.values()) or (IMAGE_ROWS in digests and images is None):
+            return None
+        return cls(
+            lengths=lengths,
+            first_targets=first_targets,
+            targets=targets,
+            blocks=blocks,
+            weights=arrays.get(WEIGHTS),
+            image_flags=arrays.get(IMAGE_FLAGS),
+            images=NO_IMAGES if images is None else ImageTable.of(images),
+        )
 
 
 def _open_blocks(path: Path, shards: int, digest: str) -> tuple[Blocks, ...] | None:
-    width = len(BLOCK_FIELDS)
+    table = _open_records(path, len(BLOCK_FIELDS), digest)
+    if table is None:
+        return None
+    bounds = np.searchsorted(table[:, 0], np.arange(shards + 1))
+    return tuple(_blocks(table[begin:end]) for begin, end in pairwise(bounds.tolist()))
+
+
+def _open_records(path: Path, width: int, digest: str) -> NDArray[np.int64] | None:
+    """int64[n, width], however many there are."""
     if not path.is_file():
         return None
     numbers: NDArray[Any] | None = map_array(path, "<i8", path.stat().st_size // 8, digest)
-    if numbers is None or len(numbers) % width:
-        return None
-    table = numbers.reshape(-1, width)
-    bounds = np.searchsorted(table[:, 0], np.arange(shards + 1))
-    return tuple(_blocks(table[begin:end]) for begin, end in pairwise(bounds.tolist()))
+    return None if numbers is None or len(numbers) % width else numbers.reshape(-1, width)
 
 
 def _blocks(table: NDArray[np.int64]) -> Blocks:

@@ -19,9 +19,9 @@ from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
-from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, Figures, select
+from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, WEIGHTS, Figures, select
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.slices import Slices
+from dataserver.stores.slices import Slices, Wanted
 from dataserver.stores.tables import Tables
 
 
@@ -54,6 +54,7 @@ class StoreView:
     `kept`: int64[rows], their numbers in the store, or None where every row is kept in one piece.
     `piece_offsets`: int32[rows], first token of each piece, or None where no row is split.
     `prefix_targets`: int32[rows], or None where no kept row is cut.
+    `served_weights`: float64[rows], or None where no kept row is cut or split, or targets have no weights.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class StoreView:
         kept: NDArray[np.int64] | None,
         piece_offsets: NDArray[np.int32] | None,
         prefix_targets: NDArray[np.int32] | None,
+        served_weights: NDArray[np.float64] | None,
     ) -> None:
         self.store = store
         self.max_length = max_length
@@ -78,6 +80,7 @@ class StoreView:
         self._kept = kept
         self._piece_offsets = piece_offsets
         self._prefix_targets = prefix_targets
+        self._served_weights = served_weights
 
     @property
     def rows(self) -> int:
@@ -132,8 +135,24 @@ class StoreView:
             return self._prefix_targets[rows].astype(np.int64)
         return self._tables.targets[store_rows].astype(np.int64)
 
-    def read(self, rows: NDArray[np.int64], token_bytes: int) -> Slices:
+    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What these targets weigh, float64[n]; only where the store has weights."""
+        found = self._served_weights
+        if found is None:
+            rows, found = self.store_rows(rows), self._tables.weights
+        if found is None:
+            raise InvalidRequestError(f"'{self.store.path}' has no column loss_weight.")
+        return found[rows]
+
+    def has_images(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows have images, bool[n]."""
+        flags = self._tables.image_flags
+        return np.zeros(len(rows), dtype=np.bool_) if flags is None else flags[self.store_rows(rows)] > 0
+
+    def read(self, rows: NDArray[np.int64], token_bytes: int, *, weights: bool = False, pixel_bytes: int = 0) -> Slices:
         """What is served of each of `rows` (int64[n]), tokens and mask, as a buffer a row.
+
+        With `weights` also those, and images with values of `pixel_bytes`, where the store has them.
 
         Buffers of a mapped store are views of it. Raises `InvalidRequestError` where `token_bytes` are fewer than the
         store's, and `StoreDamagedError` if a shard changed since it was admitted.
@@ -145,9 +164,8 @@ class StoreView:
             )
         store_rows = self.store_rows(rows)
         offsets = None if self._piece_offsets is None else self.offsets(rows)
-        return self._shard_rows.read(
-            store_rows, self._served(rows, store_rows), token_bytes, mask=True, offsets=offsets
-        )
+        wanted = Wanted(token_bytes=token_bytes, mask=True, weights=weights, pixel_bytes=pixel_bytes)
+        return self._shard_rows.read(store_rows, self._served(rows, store_rows), wanted, offsets=offsets)
 
     @property
     def decodes(self) -> bool:
@@ -205,6 +223,7 @@ def _load(
         ROWS: ("<i8", bool(figures.dropped) or split),
         OFFSETS: ("<i4", split),
         TARGETS: ("<i4", figures.long_rows > 0 and not split),
+        WEIGHTS: ("<f8", figures.long_rows > 0 and tables.weights is not None),
     }
     arrays = {
         name: map_array(directory / name, dtype, figures.rows, digests.get(name, "")) if needed else None
@@ -222,4 +241,5 @@ def _load(
         kept=arrays[ROWS],
         piece_offsets=arrays[OFFSETS],
         prefix_targets=arrays[TARGETS],
+        served_weights=arrays[WEIGHTS],
     )

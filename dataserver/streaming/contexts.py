@@ -49,6 +49,11 @@ class RunContext:
         for stage in self.stages:
             stage.check_vocabulary(vocab_size)
 
+    def check_images(self, *, allowed: bool) -> None:
+        """Raise `InvalidSpecError` for a store with images, unless the model takes them."""
+        for stage in self.stages:
+            stage.check_images(allowed=allowed)
+
     def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
         """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
         for stage in self.stages:

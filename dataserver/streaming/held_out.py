@@ -94,6 +94,7 @@ class HeldOuts:
         as_run = spec.as_run()
         context = await self._contexts.of_order(as_run.order, most_samples=spec.max_samples)
         context.check_vocabulary(spec.vocab_size)
+        context.check_images(allowed=as_run.images)
         context.check_batch(as_run.batch, self._max_message_bytes)
         return Reading(spec, dp_world_size, context, self._threads)
 

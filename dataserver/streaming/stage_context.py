@@ -11,10 +11,9 @@ from dataserver.sampling.build import sample_order
 from dataserver.sampling.union import plain_union
 from dataserver.stores import Store, StoreView
 from dataserver.streaming.catalog import StoreCatalog
+from dataserver.streaming.columns import modalities, source_table
+from dataserver.streaming.message_size import check_message_size
 from dataserver.streaming.samplers import sampler_of
-
-# Step, round, checksum and the field headers of a micro-batch.
-MESSAGE_OVERHEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,28 +59,30 @@ class StageContext:
                     row=store.max_token_row,
                 )
 
+    def check_images(self, *, allowed: bool) -> None:
+        """Raise `InvalidSpecError` for a store with images, unless the model takes them."""
+        for name, store in zip(self.store_names, self.stores, strict=True):
+            if store.images is not None and not allowed:
+                raise InvalidSpecError(
+                    f"store {name!r} has images in {store.images.rows} of its rows, the first in row "
+                    f"{store.images.first_row}, and the run is for a model of text: set images = true in the run spec "
+                    "of a vision-language model, or drop the image columns to train on the text alone",
+                    store=name,
+                    row=store.images.first_row,
+                )
+
     def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
         """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
         try:
             check_fits(self.order, batch)
         except ValueError as error:
             raise InvalidSpecError(str(error)) from error
-        largest = largest_message_bytes(batch, self.table.token_bytes)
-        if largest > max_message_bytes:
+        check_message_size(batch, self.table, self.stores, max_message_bytes)
+        if batch.step_rounds == 1 and len(modalities(self.stores)) > 1:
             raise InvalidSpecError(
-                f"micro_batch_tokens = {batch.micro_batch_tokens} at {self.table.token_bytes} bytes a token makes "
-                f"messages of up to {largest} bytes, above the server's max_message_bytes = {max_message_bytes}: "
-                "lower the one or raise the other"
+                "step_rounds = 1 over rows of text and rows with images: no round holds both, so that a step would end "
+                "wherever one kind follows the other. Give at least 2, or step_tokens or step_samples"
             )
-
-
-def largest_message_bytes(batch: BatchSpec, token_bytes: int) -> int:
-    """Bound on the bytes of one micro-batch.
-
-    Tokens, one mask bit each, and lengths: a varint of one byte covers at least two tokens, as no sample is shorter.
-    """
-    tokens = batch.micro_batch_tokens
-    return tokens * token_bytes + -(-tokens // 8) + -(-tokens // 2) + MESSAGE_OVERHEAD_BYTES
 
 
 def build_stage(
@@ -94,7 +95,7 @@ def build_stage(
     order = stage.order
     stores = tuple(catalog.get(source.store) for source in order.sources)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
-    table = SourceTable(views, max(store.token_bytes for store in stores))
+    table = source_table(order, stores, views)
     sampler = sampler_of(order)
     samples = sample_order(order, views, stage=number, sampler=sampler)
     if most_samples is not None:

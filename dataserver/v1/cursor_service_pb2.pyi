@@ -136,14 +136,16 @@ class DescribeStepResponse(_message.Message):
     def __init__(self, step: _Optional[int] = ..., attempt: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., dp_world_size: _Optional[int] = ..., micro_batches: _Optional[_Iterable[_Union[MicroBatchPlan, _Mapping]]] = ..., figures: _Optional[_Union[_run_pb2.PackingFigures, _Mapping]] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class MicroBatchPlan(_message.Message):
-    __slots__ = ("round", "dp_rank", "samples")
+    __slots__ = ("round", "dp_rank", "samples", "is_image_round")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     DP_RANK_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    IS_IMAGE_ROUND_FIELD_NUMBER: _ClassVar[int]
     round: int
     dp_rank: int
     samples: _containers.RepeatedCompositeFieldContainer[SamplePlan]
-    def __init__(self, round: _Optional[int] = ..., dp_rank: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[SamplePlan, _Mapping]]] = ...) -> None: ...
+    is_image_round: bool
+    def __init__(self, round: _Optional[int] = ..., dp_rank: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[SamplePlan, _Mapping]]] = ..., is_image_round: _Optional[bool] = ...) -> None: ...
 
 class SamplePlan(_message.Message):
     __slots__ = ("store", "row", "length", "offset")

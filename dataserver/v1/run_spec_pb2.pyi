@@ -71,14 +71,16 @@ PACKING_POLICY_SEQUENTIAL: PackingPolicy
 PACKING_POLICY_NONE: PackingPolicy
 
 class RunSpec(_message.Message):
-    __slots__ = ("order", "batch", "vocab_size")
+    __slots__ = ("order", "batch", "vocab_size", "images")
     ORDER_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     order: OrderSpec
     batch: BatchSpec
     vocab_size: int
-    def __init__(self, order: _Optional[_Union[OrderSpec, _Mapping]] = ..., batch: _Optional[_Union[BatchSpec, _Mapping]] = ..., vocab_size: _Optional[int] = ...) -> None: ...
+    images: bool
+    def __init__(self, order: _Optional[_Union[OrderSpec, _Mapping]] = ..., batch: _Optional[_Union[BatchSpec, _Mapping]] = ..., vocab_size: _Optional[int] = ..., images: _Optional[bool] = ...) -> None: ...
 
 class OrderSpec(_message.Message):
     __slots__ = ("sources", "seed", "shuffle", "max_length", "long_rows", "block_window", "sampler", "weight_unit", "stopping")
@@ -103,12 +105,14 @@ class OrderSpec(_message.Message):
     def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., seed: _Optional[int] = ..., shuffle: _Optional[_Union[Shuffle, str]] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ..., block_window: _Optional[int] = ..., sampler: _Optional[str] = ..., weight_unit: _Optional[_Union[WeightUnit, str]] = ..., stopping: _Optional[_Union[Stopping, str]] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("store", "weight")
+    __slots__ = ("store", "weight", "loss_weight")
     STORE_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LOSS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     store: str
     weight: float
-    def __init__(self, store: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
+    loss_weight: bool
+    def __init__(self, store: _Optional[str] = ..., weight: _Optional[float] = ..., loss_weight: _Optional[bool] = ...) -> None: ...
 
 class BatchSpec(_message.Message):
     __slots__ = ("step_tokens", "step_samples", "step_rounds", "micro_batch_tokens", "policy", "alignment", "lookahead_steps", "max_steps", "max_epochs", "cost_linear", "cost_quadratic", "pad_to")

@@ -37,7 +37,7 @@ class GetStoreResponse(_message.Message):
     def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
 
 class Store(_message.Message):
-    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification")
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification", "images")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class Store(_message.Message):
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     READ_AMPLIFICATION_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     name: str
     fingerprint: str
     format: str
@@ -89,7 +90,28 @@ class Store(_message.Message):
     max_length: int
     padding: _containers.RepeatedCompositeFieldContainer[Padding]
     read_amplification: ReadAmplification
-    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ...) -> None: ...
+    images: StoreImages
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ..., images: _Optional[_Union[StoreImages, _Mapping]] = ...) -> None: ...
+
+class StoreImages(_message.Message):
+    __slots__ = ("rows", "first_row", "images", "patches", "patch_values", "pixel_bytes", "bytes_per_token", "densest_row")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    PATCHES_FIELD_NUMBER: _ClassVar[int]
+    PATCH_VALUES_FIELD_NUMBER: _ClassVar[int]
+    PIXEL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DENSEST_ROW_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    first_row: int
+    images: int
+    patches: int
+    patch_values: int
+    pixel_bytes: int
+    bytes_per_token: int
+    densest_row: int
+    def __init__(self, rows: _Optional[int] = ..., first_row: _Optional[int] = ..., images: _Optional[int] = ..., patches: _Optional[int] = ..., patch_values: _Optional[int] = ..., pixel_bytes: _Optional[int] = ..., bytes_per_token: _Optional[int] = ..., densest_row: _Optional[int] = ...) -> None: ...
 
 class Padding(_message.Message):
     __slots__ = ("micro_batch_tokens", "rows", "unpacked", "packed")
@@ -180,15 +202,21 @@ class ListSamplesResponse(_message.Message):
     def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("row", "kept", "reason", "input_ids", "loss_mask")
+    __slots__ = ("row", "kept", "reason", "input_ids", "loss_mask", "loss_weight", "images", "patches")
     ROW_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INPUT_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
+    LOSS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    PATCHES_FIELD_NUMBER: _ClassVar[int]
     row: int
     kept: bool
     reason: str
     input_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_mask: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, row: _Optional[int] = ..., kept: _Optional[bool] = ..., reason: _Optional[str] = ..., input_ids: _Optional[_Iterable[int]] = ..., loss_mask: _Optional[_Iterable[bool]] = ...) -> None: ...
+    loss_weight: _containers.RepeatedScalarFieldContainer[float]
+    images: int
+    patches: int
+    def __init__(self, row: _Optional[int] = ..., kept: _Optional[bool] = ..., reason: _Optional[str] = ..., input_ids: _Optional[_Iterable[int]] = ..., loss_mask: _Optional[_Iterable[bool]] = ..., loss_weight: _Optional[_Iterable[float]] = ..., images: _Optional[int] = ..., patches: _Optional[int] = ...) -> None: ...

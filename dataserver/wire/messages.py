@@ -125,6 +125,7 @@ def run_spec_to_proto(spec: RunSpec) -> run_spec_pb2.RunSpec:
         order=order_spec_to_proto(spec.order),
         batch=batch_spec_to_proto(spec.batch),
         vocab_size=spec.vocab_size or 0,
+        images=spec.images,
     )
 
 
@@ -137,6 +138,7 @@ def run_spec_from_proto(message: run_spec_pb2.RunSpec) -> RunSpec:
         "order": order_spec_from_proto(message.order),
         "batch": batch_spec_from_proto(message.batch),
         "vocab_size": message.vocab_size or None,
+        "images": message.images,
     }
     return _validated(RunSpec, fields)
 
@@ -144,7 +146,7 @@ def run_spec_from_proto(message: run_spec_pb2.RunSpec) -> RunSpec:
 def order_spec_to_proto(order: OrderSpec) -> run_spec_pb2.OrderSpec:
     """Write an order spec as its message."""
     return run_spec_pb2.OrderSpec(
-        sources=[run_spec_pb2.Source(store=source.store, weight=source.weight) for source in order.sources],
+        sources=[run_spec_pb2.Source(**source.model_dump(exclude_none=True)) for source in order.sources],
         seed=order.seed,
         shuffle=_SHUFFLES[order.shuffle],
         max_length=order.max_length,
@@ -160,7 +162,11 @@ def order_spec_from_proto(message: run_spec_pb2.OrderSpec) -> OrderSpec:
     """Read an order spec."""
     fields = {
         "sources": tuple(
-            {"store": source.store, "weight": source.weight if source.HasField("weight") else None}
+            {
+                "store": source.store,
+                "weight": source.weight if source.HasField("weight") else None,
+                "loss_weight": source.loss_weight if source.HasField("loss_weight") else None,
+            }
             for source in message.sources
         ),
         "seed": message.seed,

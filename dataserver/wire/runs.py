@@ -126,6 +126,7 @@ class PlannedMicroBatch:
     round: int
     dp_rank: int
     samples: tuple[PlannedSample, ...]
+    is_image_round: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +228,7 @@ def step_from_proto(message: cursor_service_pb2.DescribeStepResponse) -> StepDes
             PlannedMicroBatch(
                 round=planned.round,
                 dp_rank=planned.dp_rank,
+                is_image_round=planned.is_image_round,
                 samples=tuple(
                     PlannedSample(store=sample.store, row=sample.row, offset=sample.offset, length=sample.length)
                     for sample in planned.samples

@@ -74,6 +74,24 @@ class ReadAmplificationInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFigures:
+    """The images of a store. `rows`: those that have any; the first is `first_row`.
+
+    `patch_values`: values of a patch. `pixel_bytes`: bytes of one on the wire, 2 where every shard has float16, else 4.
+    `bytes_per_token`: at most so many bytes of images for each token of a row, as in `densest_row`.
+    """
+
+    rows: int
+    first_row: int
+    images: int
+    patches: int
+    patch_values: int
+    pixel_bytes: int
+    bytes_per_token: int
+    densest_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreInfo:
     """A store as it was admitted; what is dropped, served and padded is for samples of at most `max_length`.
 
@@ -102,14 +120,21 @@ class StoreInfo:
     max_length: int
     padding: tuple[PaddingInfo, ...]
     read_amplification: ReadAmplificationInfo | None
+    images: ImageFigures | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleInfo:
-    """One row of a store, for people. `reason` says why it is not served; it is empty where it is."""
+    """One row of a store, for people. `reason` says why it is not served; it is empty where it is.
+
+    `loss_weight` is empty where the store has none. `images`, `patches`: how many of each.
+    """
 
     row: int
     kept: bool
     reason: str
     input_ids: tuple[int, ...]
     loss_mask: tuple[bool, ...]
+    loss_weight: tuple[float, ...] = ()
+    images: int = 0
+    patches: int = 0

@@ -6,6 +6,7 @@ from dataserver.v1 import store_service_pb2 as pb
 from dataserver.wire.store_info import (
     ColumnInfo,
     IgnoredPathInfo,
+    ImageFigures,
     LengthBucketInfo,
     LinkInfo,
     PaddingInfo,
@@ -51,6 +52,7 @@ def store_from_proto(message: pb.Store) -> StoreInfo:
         loss_mask=message.loss_mask,
         max_length=message.max_length,
         padding=tuple(_padding_from_proto(padding) for padding in message.padding),
+        images=_images_from_proto(message.images) if message.HasField("images") else None,
         read_amplification=(
             _amplification_from_proto(message.read_amplification) if message.HasField("read_amplification") else None
         ),
@@ -65,6 +67,22 @@ def sample_from_proto(message: pb.Sample) -> SampleInfo:
         reason=message.reason,
         input_ids=tuple(message.input_ids),
         loss_mask=tuple(message.loss_mask),
+        loss_weight=tuple(message.loss_weight),
+        images=message.images,
+        patches=message.patches,
+    )
+
+
+def _images_from_proto(message: pb.StoreImages) -> ImageFigures:
+    return ImageFigures(
+        rows=message.rows,
+        first_row=message.first_row,
+        images=message.images,
+        patches=message.patches,
+        patch_values=message.patch_values,
+        pixel_bytes=message.pixel_bytes,
+        bytes_per_token=message.bytes_per_token,
+        densest_row=message.densest_row,
     )
 
 

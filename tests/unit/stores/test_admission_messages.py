@@ -62,13 +62,6 @@ def test_an_attention_mask_of_ones_is_accepted_and_one_of_another_length_is_not(
     assert error.message.startswith("Row 1: attention_mask length (1) must equal len(input_ids) (2).")
 
 
-@pytest.mark.parametrize("column", ["pixel_values", "image_grid_thw"])
-def test_a_store_with_image_columns_is_refused_for_now(opened, one_file, table, column):
-    path = one_file(table(GOOD, **{column: pa.array([None, None, None], pa.list_(pa.float32()))}))
-    assert f"column '{column}'" in refused(opened, path).message
-    assert "not served yet" in refused(opened, path).message
-
-
 def test_missing_columns_are_named_to_the_letter(opened, one_file, table, form):
     path = one_file(table(GOOD).drop_columns("input_ids"), form)
     assert refused(opened, path).message == (f"Pretokenized dataset at '{path}': missing required 'input_ids' column.")

@@ -187,7 +187,7 @@ def test_a_block_that_is_not_what_was_admitted_is_damage(
 
     def read_another_file(self, **given):
         source = LocalFiles(root=other.parent).open(other.name)
-        initialise(self, **given | {"file": NearBlocks(source, given["manifest"], given["blocks"])})
+        initialise(self, **given | {"file": NearBlocks(source, given["manifest"], 0, given["blocks"])})
 
     monkeypatch.setattr(DecodedReader, "__init__", read_another_file)
     with pytest.raises(StoreDamagedError, match=text):

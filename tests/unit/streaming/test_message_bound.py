@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataserver.run_spec import BatchSpec
-from dataserver.streaming.stage_context import largest_message_bytes
+from dataserver.streaming.message_size import largest_message_bytes
 from dataserver.wire.micro_batch import encode_micro_batch
 
 
