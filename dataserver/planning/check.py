@@ -29,7 +29,9 @@ def check_cursor(cursor: Cursor, stages: Sequence[PlannedStage]) -> None:
             fields=fields,
         )
     _check_whole("step", cursor.step, stage.first_step if cursor.stage else 0, _MAX_COUNT)
-    _check_whole("epoch", cursor.epoch, 0, _MAX_COUNT)
+    # What sources drew is counted over all epochs.
+    last_epoch = MAX_COUNT // stage.order.epoch_size if stage.order.by_weight else _MAX_COUNT
+    _check_whole("epoch", cursor.epoch, 0, last_epoch)
     _check_whole("position", cursor.position, 0, stage.order.epoch_size - 1)
     _check_source_positions(cursor, stage.order)
     if cursor.window is not None:

@@ -72,6 +72,13 @@ def _rates(spec: OrderSpec, sources: Sequence[SourceRows]) -> list[Fraction]:
     weights = [Fraction(repr(source.weight or 0)) for source in spec.sources]
     if spec.weight_unit is WeightUnit.SAMPLES:
         return weights
+    for source, rows in zip(spec.sources, sources, strict=True):
+        if source.weight and rows.rows and not rows.kept_tokens:
+            raise InvalidSpecError(
+                f"source {source.store!r}: how long its rows are is not known before they are read, so there is no "
+                "share of tokens: use weight_unit = samples, or admit the store eagerly",
+                store=source.store,
+            )
     return [
         weight * source.rows / source.kept_tokens if source.kept_tokens else weight
         for weight, source in zip(weights, sources, strict=True)

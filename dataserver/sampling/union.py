@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.errors import OutOfRangeError
+from dataserver.errors import InvalidSpecError, OutOfRangeError
 from dataserver.run_spec import Shuffle
 from dataserver.sampling.arrangement import Arrangement, Shuffled, Stored
 from dataserver.sampling.order import Place, Samples, check_epoch_size
@@ -60,7 +60,9 @@ class UnionOrder:
 
 
 def plain_union(sizes: tuple[int, ...], seed: int, shuffle: Shuffle) -> UnionOrder:
-    """A union that needs no more than its sizes: `sequential` or `full`."""
+    """A union that needs no more than its sizes: `sequential` or `full`; others raise `InvalidSpecError`."""
+    if shuffle not in (Shuffle.SEQUENTIAL, Shuffle.FULL):
+        raise InvalidSpecError(f"shuffle = {shuffle} cannot be made of sizes alone: use sequential or full")
     size = check_epoch_size(sum(sizes))
     arrangement = Stored(size=size) if shuffle is Shuffle.SEQUENTIAL else Shuffled(size=size, seed=seed)
     return UnionOrder(sizes, arrangement)

@@ -86,6 +86,14 @@ def test_a_run_resumed_at_any_step_goes_on_as_if_nothing_had_happened(stages, st
     assert [plan.digest for plan in before + after] == whole
 
 
+def test_an_epoch_beyond_all_counts_is_refused(stages):
+    cursor = Planner(stages).initial_cursor()
+    last = 2**62 // stages[0].order.epoch_size
+    Planner(stages).plan(replace(cursor, epoch=last), BATCH, 2)
+    with pytest.raises(InvalidRequestError, match=f"epoch = {last + 1} is not a whole number in 0..{last}"):
+        Planner(stages).check(replace(cursor, epoch=last + 1))
+
+
 @pytest.mark.parametrize(
     ("step", "positions", "fault"),
     [

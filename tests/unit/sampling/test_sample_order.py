@@ -10,6 +10,7 @@ from dataserver.run_spec import Shuffle
 from dataserver.sampling.order import Place, Samples
 from dataserver.sampling.union import plain_union
 
+plain_shuffles = st.sampled_from([Shuffle.SEQUENTIAL, Shuffle.FULL])
 sizes_of_sources = st.lists(st.integers(0, 40), min_size=1, max_size=6).map(tuple)
 
 
@@ -17,9 +18,7 @@ def pairs(samples):
     return list(zip(samples.source.tolist(), samples.row.tolist(), strict=True))
 
 
-@given(
-    sizes=sizes_of_sources, seed=st.integers(0, 2**63 - 1), shuffle=st.sampled_from(Shuffle), epoch=st.integers(0, 99)
-)
+@given(sizes=sizes_of_sources, seed=st.integers(0, 2**63 - 1), shuffle=plain_shuffles, epoch=st.integers(0, 99))
 def test_an_epoch_holds_every_row_of_every_source_once(sizes, seed, shuffle, epoch):
     order = plain_union(sizes, seed, shuffle)
     samples = order.samples(Place(epoch=epoch), order.epoch_size)
@@ -27,7 +26,7 @@ def test_an_epoch_holds_every_row_of_every_source_once(sizes, seed, shuffle, epo
     assert sorted(pairs(samples)) == [(source, row) for source, size in enumerate(sizes) for row in range(size)]
 
 
-@given(sizes=sizes_of_sources, shuffle=st.sampled_from(Shuffle), data=st.data())
+@given(sizes=sizes_of_sources, shuffle=plain_shuffles, data=st.data())
 def test_any_stretch_is_that_stretch_of_the_epoch(sizes, shuffle, data):
     order = plain_union(sizes, 3, shuffle)
     start = data.draw(st.integers(0, order.epoch_size))
@@ -71,6 +70,12 @@ def test_a_stretch_goes_on_over_any_number_of_epochs():
     order = plain_union((4, 3), 7, Shuffle.FULL)
     whole = [pair for epoch in range(2, 6) for pair in pairs(order.samples(Place(epoch=epoch), 7))]
     assert pairs(order.samples(Place(epoch=2, position=5), 20)) == whole[5:25]
+
+
+@pytest.mark.parametrize("shuffle", [Shuffle.BLOCK, Shuffle.CUSTOM])
+def test_orders_that_need_more_than_sizes_are_not_taken_for_others(shuffle):
+    with pytest.raises(InvalidSpecError, match=f"shuffle = {shuffle} cannot be made of sizes alone"):
+        plain_union((4, 6), 0, shuffle)
 
 
 def test_more_rows_than_a_permutation_holds_are_refused_at_once():

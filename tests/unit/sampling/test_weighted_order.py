@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataserver.errors import InvalidSpecError
 from dataserver.sampling.order import Place
 from dataserver.weighting import Stopping
 
@@ -91,6 +92,12 @@ def test_sample_shares_would_have_given_other_token_shares(order_of, rows):
     assert list(by_samples.values()) == [1000, 1000]
     assert by_tokens["store-1"] == 1000
     assert by_tokens["store-0"] == pytest.approx(100_000, abs=51)
+
+
+def test_shares_of_tokens_that_nobody_knows_are_refused(order_of, rows):
+    with pytest.raises(InvalidSpecError, match="source 'store-1': how long its rows are is not known"):
+        order_of([rows(5), rows(5, tokens=0)], [1, 1], weight_unit="tokens")
+    assert order_of([rows(5), rows(5, tokens=0)], [1, 0], weight_unit="tokens").epoch_size == 5
 
 
 def test_a_source_that_goes_on_does_so_wherever_it_is_listed(order_of, rows):
