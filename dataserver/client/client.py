@@ -19,6 +19,7 @@ from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2 as cursors_pb2
 from dataserver.v1 import run_service_pb2 as runs_pb2
 from dataserver.wire import runs
+from dataserver.wire.build import built
 from dataserver.wire.messages import (
     batch_spec_to_proto,
     cursor_from_proto,
@@ -73,7 +74,7 @@ class DataClient(StoreCalls):
 
         Another order raises `RunConflictError` with the fields that differ; another batch spec becomes the run's.
         """
-        request = runs_pb2.CreateRunRequest(name=name, spec=run_spec_to_proto(spec))
+        request = built(runs_pb2.CreateRunRequest, name=name, spec=run_spec_to_proto(spec))
         return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
 
     def amend_run(self, run: str, first_step: int, order: OrderSpec) -> runs.RunInfo:
@@ -82,7 +83,7 @@ class DataClient(StoreCalls):
         Raises `RunConflictError` for another order under that first step, `PreconditionError` when that step is sealed
         already, or lies inside a window of steps that are packed together.
         """
-        request = runs_pb2.AmendRunRequest(run=run, first_step=first_step, order=order_spec_to_proto(order))
+        request = built(runs_pb2.AmendRunRequest, run=run, first_step=first_step, order=order_spec_to_proto(order))
         return runs.run_from_proto(self._calls.unary("RunService/AmendRun", request, runs_pb2.AmendRunResponse).run)
 
     def begin_attempt(
@@ -113,7 +114,8 @@ class DataClient(StoreCalls):
             raise InvalidRequestError("a resume needs the checkpoint's cursor, or a version that the ledger knows")
         if cursor is not None and version not in {None, cursor.step}:
             raise InvalidRequestError(f"version {version} does not belong to a cursor at step {cursor.step}")
-        request = runs_pb2.BeginAttemptRequest(
+        request = built(
+            runs_pb2.BeginAttemptRequest,
             run=run,
             mode=runs_pb2.BEGIN_MODE_RESUME if resume else runs_pb2.BEGIN_MODE_START,
             cursor=None if cursor is None else cursor_to_proto(cursor),
@@ -128,7 +130,7 @@ class DataClient(StoreCalls):
 
     def get_run(self, run: str) -> runs.RunInfo:
         """The run as it stands."""
-        request = runs_pb2.GetRunRequest(run=run)
+        request = built(runs_pb2.GetRunRequest, run=run)
         return runs.run_from_proto(self._calls.unary("RunService/GetRun", request, runs_pb2.GetRunResponse).run)
 
     def list_runs(self) -> list[runs.RunInfo]:
@@ -139,20 +141,20 @@ class DataClient(StoreCalls):
 
     def watch_run(self, run: str) -> Iterator[runs.RunInfo]:
         """The run as it stands now and after each change, for ever; close the generator to end it."""
-        request = runs_pb2.WatchRunRequest(run=run)
+        request = built(runs_pb2.WatchRunRequest, run=run)
         for answer in self._calls.watch("RunService/WatchRun", request, runs_pb2.WatchRunResponse):
             yield runs.run_from_proto(answer.run)
 
     def list_run_events(self, run: str) -> list[runs.RunEventInfo]:
         """What happened to the run, the oldest first."""
-        request = runs_pb2.ListRunEventsRequest(run=run)
+        request = built(runs_pb2.ListRunEventsRequest, run=run)
         answers = self._calls.pages("RunService/ListRunEvents", request, runs_pb2.ListRunEventsResponse)
         return [runs.event_from_proto(event) for answer in answers for event in answer.events]
 
     def delete_run(self, run: str) -> None:
         """Delete the run. Raises `AttemptAliveError` while an attempt is alive. Sent once, as `rewind_run` is."""
         self._find(run)
-        request = runs_pb2.DeleteRunRequest(run=run)
+        request = built(runs_pb2.DeleteRunRequest, run=run)
         look = f"run {run!r} may be deleted: `dataserver run show {run}` tells"
         self._calls.unrepeated("RunService/DeleteRun", request, runs_pb2.DeleteRunResponse, look=look)
 
@@ -160,19 +162,19 @@ class DataClient(StoreCalls):
 
     def get_cursor(self, run: str, version: int | None = None) -> runs.CursorInfo:
         """The cursor of a policy version that survives; of the last commit for None."""
-        request = cursors_pb2.GetCursorRequest(run=run, version=version)
+        request = built(cursors_pb2.GetCursorRequest, run=run, version=version)
         answer = self._calls.unary("CursorService/GetCursor", request, cursors_pb2.GetCursorResponse)
         return runs.CursorInfo(cursor=cursor_from_proto(answer.cursor), checkpoint_uri=answer.checkpoint_uri)
 
     def list_cursors(self, run: str) -> list[runs.CommitInfo]:
         """All commits that survive, by step."""
-        request = cursors_pb2.ListCursorsRequest(run=run)
+        request = built(cursors_pb2.ListCursorsRequest, run=run)
         answers = self._calls.pages("CursorService/ListCursors", request, cursors_pb2.ListCursorsResponse)
         return [runs.commit_from_proto(commit) for answer in answers for commit in answer.commits]
 
     def commit_cursor(self, run: str, attempt: runs.AttemptInfo, cursor: Cursor, checkpoint_uri: str) -> Cursor:
         """Say that a checkpoint holds everything up to `cursor`; returns the committed cursor."""
-        request = cursors_pb2.CommitCursorRequest(run=run, attempt=attempt.number, attempt_id=attempt.attempt_id)
+        request = built(cursors_pb2.CommitCursorRequest, run=run, attempt=attempt.number, attempt_id=attempt.attempt_id)
         request.cursor.CopyFrom(cursor_to_proto(cursor))
         request.checkpoint_uri = checkpoint_uri
         answer = self._calls.unary("CursorService/CommitCursor", request, cursors_pb2.CommitCursorResponse)
@@ -181,7 +183,7 @@ class DataClient(StoreCalls):
     def rewind_run(self, run: str, version: int) -> runs.RewindInfo:
         """Go back to `version` and fence all attempts so far. Not repeated when its answer is lost, which raises."""
         self._find(run)
-        request = cursors_pb2.RewindRunRequest(run=run, version=version)
+        request = built(cursors_pb2.RewindRunRequest, run=run, version=version)
         look = f"run {run!r} may be rewound to version {version}: `dataserver run show {run}` tells"
         answer = self._calls.unrepeated("CursorService/RewindRun", request, cursors_pb2.RewindRunResponse, look=look)
         return runs.RewindInfo(committed=cursor_from_proto(answer.committed), fenced_attempt=answer.fenced_attempt)
@@ -193,8 +195,12 @@ class DataClient(StoreCalls):
 
         `dp_world_size`: as the step was sealed for None. `dp_rank`: all ranks for None.
         """
-        request = cursors_pb2.DescribeStepRequest(
-            run=run, step=step, dp_world_size=0 if dp_world_size is None else dp_world_size, dp_rank=dp_rank
+        request = built(
+            cursors_pb2.DescribeStepRequest,
+            run=run,
+            step=step,
+            dp_world_size=0 if dp_world_size is None else dp_world_size,
+            dp_rank=dp_rank,
         )
         return runs.step_from_proto(
             self._calls.unary("CursorService/DescribeStep", request, cursors_pb2.DescribeStepResponse)

@@ -3,6 +3,7 @@
 from dataserver.client.calls import Calls
 from dataserver.v1 import store_service_pb2 as stores_pb2
 from dataserver.wire import stores
+from dataserver.wire.build import built
 from dataserver.wire.store_info import SampleInfo, StoreInfo
 
 
@@ -20,7 +21,7 @@ class StoreCalls:
 
     def get_store(self, store: str, *, max_length: int | None = None) -> StoreInfo:
         """The store, with drops and served tokens counted for `max_length`."""
-        request = stores_pb2.GetStoreRequest(store=store, max_length=0 if max_length is None else max_length)
+        request = built(stores_pb2.GetStoreRequest, store=store, max_length=0 if max_length is None else max_length)
         return stores.store_from_proto(
             self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse).store
         )
@@ -29,8 +30,12 @@ class StoreCalls:
         self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None
     ) -> list[SampleInfo]:
         """Rows `begin_row` to before `end_row`, at most 1000, dropped ones too."""
-        request = stores_pb2.ListSamplesRequest(
-            store=store, begin_row=begin_row, end_row=end_row, max_length=0 if max_length is None else max_length
+        request = built(
+            stores_pb2.ListSamplesRequest,
+            store=store,
+            begin_row=begin_row,
+            end_row=end_row,
+            max_length=0 if max_length is None else max_length,
         )
         answer = self._calls.unary("StoreService/ListSamples", request, stores_pb2.ListSamplesResponse)
         return [stores.sample_from_proto(sample) for sample in answer.samples]

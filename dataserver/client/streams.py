@@ -11,6 +11,7 @@ from dataserver.client.stream import StepStream
 from dataserver.client.uplink import Uplink
 from dataserver.eval_spec import EvalSpec
 from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.build import built
 from dataserver.wire.evals import eval_spec_to_proto
 from dataserver.wire.runs import AttemptInfo
 
@@ -34,7 +35,8 @@ class Streams:
         credits: int,  # noqa: A002  # the word of the contract
     ) -> StepStream:
         """The steps of an attempt, from `next_step` on."""
-        opened = pb.Open(
+        opened = built(
+            pb.Open,
             purpose=pb.PURPOSE_TRAIN,
             run=run,
             attempt=attempt.number,
@@ -47,8 +49,12 @@ class Streams:
 
     def of_held_out(self, spec: EvalSpec, *, dp_rank: int, dp_world_size: int, credits: int) -> EvalStream:  # noqa: A002
         """A held-out store, from its first row on."""
-        opened = pb.Open(
-            purpose=pb.PURPOSE_EVAL, eval=eval_spec_to_proto(spec), dp_rank=dp_rank, dp_world_size=dp_world_size
+        opened = built(
+            pb.Open,
+            purpose=pb.PURPOSE_EVAL,
+            eval=eval_spec_to_proto(spec),
+            dp_rank=dp_rank,
+            dp_world_size=dp_world_size,
         )
         waiter = f"dp rank {dp_rank} of held-out store {spec.store}"
         return EvalStream(self._start(opened, waiter, first=dp_rank, next_step=1, credits=credits))

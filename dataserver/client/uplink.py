@@ -15,6 +15,7 @@ from typing import Final
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
 from dataserver.v1 import batch_service_pb2
+from dataserver.wire.build import built
 from dataserver.wire.messages import cursor_to_proto
 
 MAX_CREDITS: Final = 1024
@@ -52,7 +53,7 @@ class Uplink:
             opened = batch_service_pb2.Open(credits=self._outstanding)
             opened.MergeFrom(self._open)
             if opened.purpose == batch_service_pb2.PURPOSE_TRAIN:
-                opened.next_step = next_step
+                opened.MergeFrom(built(batch_service_pb2.Open, next_step=next_step))
             elif begin is not None:
                 opened.begin.CopyFrom(cursor_to_proto(begin))
             requests.put(_Request(open=opened))

@@ -1,6 +1,7 @@
 """Around every call: errors become statuses, and no request ends the server.
 
 DataServerError      -> its status, with google.rpc.ErrorInfo
+no file can be opened -> UNAVAILABLE, whatever failed by it
 anything else        -> INTERNAL with an incident number; the log has the trace under that number
 bytes that are no message of the method -> INVALID_ARGUMENT
 """
@@ -16,6 +17,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from dataserver.errors import DataServerError, InternalError, InvalidRequestError
+from dataserver.services.open_files import out_of_files
 from dataserver.streaming.call import Call
 from dataserver.streaming.metrics import Metrics
 from dataserver.wire.status import status_of
@@ -82,12 +84,12 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 self._count(method, "CANCELLED")
                 raise
             except DataServerError as error:
-                await self._abort(call, method, error)
+                await self._abort(call, method, out_of_files(error) or error)
             except Exception as error:
                 if call.done() or _is_gone(error):
                     self._count(method, "CANCELLED")
                     raise
-                await self._abort(call, method, _incident(method, error))
+                await self._abort(call, method, out_of_files(error) or _incident(method, error))
             else:
                 self._count(method, "OK")
                 return answer

@@ -14,6 +14,7 @@ from dataserver.errors import InvalidRequestError, InvalidSpecError
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, PackingPolicy, RunSpec, Shuffle, Spec
 from dataserver.v1 import cursor_pb2, run_spec_pb2
 from dataserver.weighting import Stopping, WeightUnit
+from dataserver.wire.build import built
 
 NamedT = TypeVar("NamedT", bound=StrEnum)
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -51,7 +52,8 @@ _POLICIES = {
 
 def cursor_to_proto(cursor: Cursor) -> cursor_pb2.Cursor:
     """Write a cursor as its message."""
-    message = cursor_pb2.Cursor(
+    message = built(
+        cursor_pb2.Cursor,
         order_fingerprint=cursor.order_fingerprint,
         stage=cursor.stage,
         step=cursor.step,
