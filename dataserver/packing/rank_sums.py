@@ -19,17 +19,17 @@ _COMPARED = 2**23
 
 
 def split_costliest(items: Items, bins: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Split bins in two, the costliest first, until there are `count`, or until all hold one sample."""
+    """Split bins in two, the costliest first, of equal ones the last, until there are `count` or nothing to split."""
     bins = bins.copy()
     number = int(bins.max()) + 1
     cost = np.zeros(number, dtype=np.int64)
     np.add.at(cost, bins, items.cost)
     by_bin = np.argsort(bins, kind="stable")
     members = np.split(by_bin, np.cumsum(np.bincount(bins))[:-1])
-    costliest = [(-int(price), bin_) for bin_, price in enumerate(cost)]
+    costliest = [(-price, -bin_) for bin_, price in enumerate(cost.tolist())]
     heapify(costliest)
     while number < count and costliest:
-        bin_ = heappop(costliest)[1]
+        bin_ = -heappop(costliest)[1]
         if len(members[bin_]) < 2:
             continue
         sums = [0, 0]
@@ -41,8 +41,8 @@ def split_costliest(items: Items, bins: NDArray[np.int64], count: int) -> NDArra
         bins[halves[1]] = number
         members[bin_] = np.array(halves[0])
         members.append(np.array(halves[1]))
-        heappush(costliest, (-sums[0], bin_))
-        heappush(costliest, (-sums[1], number))
+        heappush(costliest, (-sums[0], -bin_))
+        heappush(costliest, (-sums[1], -number))
         number += 1
     return bins
 
