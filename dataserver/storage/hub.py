@@ -75,7 +75,8 @@ class HubStorage:
 
     def _attempts(self, path: str) -> Attempts:
         what = f"{self.url}/{path}".rstrip("/")
-        return Attempts(f"'{what}'", self._policy)
+        # Nothing to renew: the library looks for a token at every request.
+        return Attempts(f"'{what}'", self._policy, refresh=lambda: None)
 
     def _commit(self) -> str:
         with self._lock:

@@ -26,12 +26,14 @@ Piece = bytes | memoryview
 class ReadPolicy:
     """When to give up. Times in seconds.
 
-    A call may take `deadline_s` in all and be silent for `stall_s`. Of `tries` in a row that bring not
-    one byte the last one's fault is told. Between two tries lies a random wait below a bound that
-    doubles from `backoff_s` to `longest_backoff_s`.
+    A call may be silent for `stall_s` and take `deadline_s` in all, a read a second more for each
+    `slowest_bytes`: a slow connection that brings bytes all the while is not given up. Of `tries` in
+    a row that bring not one byte the last one's fault is told. Between two tries lies a random wait
+    below a bound that doubles from `backoff_s` to `longest_backoff_s`.
     """
 
     deadline_s: float = 120.0
+    slowest_bytes: int = 1 << 20
     stall_s: float = 20.0
     tries: int = 8
     backoff_s: float = 0.2
@@ -69,6 +71,7 @@ class Attempts:
         self._what = what
         self._policy = policy
         self._refresh = refresh
+        self._limit_s = policy.deadline_s
         self._begun = time.monotonic()
         self._in_vain = 0
 
@@ -84,6 +87,7 @@ class Attempts:
         """Bytes `begin` up to `end` of the object; `fetch(a, b)` asks for a range and yields its pieces in order."""
         if not 0 <= begin <= end <= info.size:
             raise InternalError(f"bytes {begin} to {end} of {self._what}, which has {info.size}")
+        self._limit_s = self._policy.deadline_s + (end - begin) / self._policy.slowest_bytes
         pieces: list[Piece] = []
         at = begin
         while at < end:
@@ -139,5 +143,5 @@ class Attempts:
         time.sleep(wait)
 
     def _check_deadline(self, state: str, ahead_s: float = 0.0) -> None:
-        if time.monotonic() + ahead_s - self._begun > self._policy.deadline_s:
-            raise UnavailableError(f"{self._what} was not read within {self._policy.deadline_s:g} s: {state}.")
+        if time.monotonic() + ahead_s - self._begun > self._limit_s:
+            raise UnavailableError(f"{self._what} was not read within {self._limit_s:.3g} s: {state}.")

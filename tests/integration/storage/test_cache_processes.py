@@ -22,7 +22,7 @@ def fast_directory() -> Iterator[Path]:
         yield Path(folder) / "cache"
 
 
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 13])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 13])
 def test_a_kill_at_any_line_leaves_no_wrong_byte_no_lock_and_no_leak(fast_directory: Path, step: int) -> None:
     command = [sys.executable, CRASHER, "lines", fast_directory, str(step)]
     done = subprocess.run(command, capture_output=True, text=True)
