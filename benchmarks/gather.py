@@ -2,6 +2,7 @@
 
     copy       `np.copyto` of as many bytes from the mapped file, end to end: memory bandwidth
     rows       the same rows in the same order, joined from slices that were cut beforehand: nothing but C's copying
+    numpy      the same rows, assigned one by one into an array by numpy
     gather     row numbers to joined tokens and masks, as the server does it
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
@@ -59,6 +60,7 @@ def measure(shape, store, path, shuffle, capacity):
     ways = {
         "copy": lambda: copy(plan, whole),
         "rows": join_of_cut(plan, table),
+        "numpy": assign_rows(plan, table),
         "gather": lambda: gather(plan, table),
         "message": lambda: encode(plan, table),
     }
@@ -77,6 +79,7 @@ def measure(shape, store, path, shuffle, capacity):
         "micro-batch": capacity,
         **rates,
         "gather / copy": rates["gather"].median / rates["copy"].median,
+        "gather / numpy": rates["gather"].median / rates["numpy"].median,
         "gather / rows": rates["gather"].median / rates["rows"].median,
         "message us": Spread.of([taken / len(plan.rounds) * 1e6 for taken in seconds["message"]]).median,
     }
@@ -101,6 +104,25 @@ def join_of_cut(plan, table):
             b"".join(slices.loss_mask)
 
     return join
+
+
+def assign_rows(plan, table):
+    cut = [table.read(plan.samples.take(indices)) for (indices,) in plan.rounds]
+    arrays = [
+        [np.frombuffer(piece, np.uint8) for piece in pieces]
+        for slices in cut
+        for pieces in (slices.tokens, slices.loss_mask)
+    ]
+
+    def assign():
+        for pieces in arrays:
+            out = np.empty(sum(map(len, pieces)), np.uint8)
+            at = 0
+            for piece in pieces:
+                out[at : at + len(piece)] = piece
+                at += len(piece)
+
+    return assign
 
 
 def gather(plan, table):

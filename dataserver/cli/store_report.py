@@ -86,8 +86,8 @@ def _amplification(found: "ReadAmplificationInfo | None") -> Iterator[str]:
         yield (
             f"reading      a full shuffle decodes about {found.rows_per_row:,.0f} rows for each row served: "
             f"{found.blocks:,} blocks are {bytes_text(found.decoded_bytes)} decoded, the cache has "
-            f"{bytes_text(found.cache_bytes)}. Write smaller row groups or uncompressed Arrow, or raise "
-            "block_cache_bytes"
+            f"{bytes_text(found.cache_bytes)}. Use shuffle = block, write smaller row groups or "
+            "uncompressed Arrow, or raise block_cache_bytes"
         )
 
 
