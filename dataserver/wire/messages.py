@@ -1,7 +1,6 @@
 """Cursors and specs as messages, and back.
 
-Reading validates: a message that is no legal spec raises `InvalidSpecError` with the field, one
-that is no legal cursor `InvalidRequestError`.
+Reading validates: no legal spec raises `InvalidSpecError` with the field, no legal cursor `InvalidRequestError`.
 """
 
 from enum import StrEnum
@@ -243,8 +242,8 @@ def spec_error(error: ValidationError) -> InvalidSpecError:
         f"{'.'.join(map(str, fault['loc'])) or 'spec'}: {fault['msg']} (got {str(fault['input'])[:80]!r})"
         for fault in error.errors(include_url=False)
     ]
-    first = error.errors(include_url=False)[0]
-    return InvalidSpecError("; ".join(faults), field=".".join(map(str, first["loc"])))
+    first = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+    return InvalidSpecError("; ".join(faults), field=first)
 
 
 def _one_line(message: object) -> str:
