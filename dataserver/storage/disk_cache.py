@@ -139,7 +139,7 @@ class DiskCache:
             raise OSError(errno.ENOSPC, "everything in it is in use")
         try:
             write_entry(reservation.descriptor, key, data, digest)
-        except OSError:
+        except BaseException:
             self._space.cancel(reservation)
             raise
         self._space.publish(reservation, key.name)
