@@ -82,6 +82,20 @@ def test_an_epoch_is_what_was_said_over_a_change_of_ranks(server, weights, field
     assert sum(tokens.values()) == created.epoch_samples
 
 
+def test_an_amended_mixture_goes_on_with_the_rows_that_no_stage_has_given(server):
+    batch = BatchSpec(step_samples=10, micro_batch_tokens=40, max_steps=10)
+    with DataClient(server.endpoint) as client:
+        client.create_run("amended", spec((1, 1), batch))
+        client.amend_run("amended", 6, spec((1, 4), batch).order)
+        before, cursor = train(client, "amended", ranks=1, steps=3)
+        after, end = train(client, "amended", ranks=2, base=cursor)
+    assert (cursor.stage, cursor.source_positions) == (0, ())
+    assert (end.stage, end.source_positions) == (1, (25 + 10, 25 + 40))
+    tokens = before + after
+    assert set(tokens.values()) == {1}
+    assert len(tokens) == 100
+
+
 def test_what_cannot_be_done_is_refused_before_the_first_step(server):
     batch = BatchSpec(step_samples=16, micro_batch_tokens=32)
     with DataClient(server.endpoint) as client:

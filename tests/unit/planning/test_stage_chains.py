@@ -78,7 +78,7 @@ def rows_of(plans):
     return [sorted(zip(plan.samples.source.tolist(), plan.samples.row.tolist(), strict=True)) for plan in plans]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     chain=chains(), batch=batches, crash=st.integers(0, STEPS), ranks=st.tuples(st.integers(1, 4), st.integers(1, 4))
 )
@@ -93,7 +93,7 @@ def test_a_crash_and_other_ranks_change_no_step(hashed_table, chain, batch, cras
         assert rows_of(others) == rows_of(whole[crash:])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(chain=chains(), batch=batches)
 def test_stages_that_are_appended_while_the_run_goes_on_change_nothing_before_them(hashed_table, chain, batch):
     """Each stage becomes known only when the first step that it may begin at is reached."""
@@ -114,7 +114,7 @@ def test_stages_that_are_appended_while_the_run_goes_on_change_nothing_before_th
         assert plan.end.stage + 1 == known or plan.step < firsts[plan.end.stage + 1]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(chain=chains(), samples=st.integers(1, 20))
 def test_what_the_cursor_counts_is_what_the_ranks_were_given(hashed_table, chain, samples):
     batch = BatchSpec(step_samples=samples, micro_batch_tokens=4096)
