@@ -11,7 +11,7 @@ from dataserver.run_spec import LongRows
 MASKS = ("", "1", "0", "10", "01", "11", "100", "001", "0001", "1001", "00000001", "01000000", "11111111", "00000000")
 
 # The version of the order under which the verdicts below hold.
-RECORDED_ORDER_VERSION = 2
+RECORDED_ORDER_VERSION = 3
 
 # (max_length, long_rows) -> for each of MASKS: targets that are served, or why none is.
 #   . empty   - no target   / target cut off   > too long
