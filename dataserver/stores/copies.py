@@ -23,7 +23,7 @@ from dataserver.stores.manifest import Manifest, Shard
 from dataserver.stores.schema import LossMask
 
 # Part of the name of every copy: tick it when other rows or other bytes come of the same file.
-COPY_VERSION: Final = 1
+COPY_VERSION: Final = 2
 
 _ROWS: Final = "rows.arrow"
 _FACTS: Final = "copy.json"

@@ -26,7 +26,7 @@ BATCH_TOKENS: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 16
 
 
-_TYPES: Final = {"i": pa.int32(), "B": pa.uint8()}
+_TYPES: Final[dict[str, pa.DataType]] = {"i": pa.int32(), "B": pa.uint8(), "f": pa.float32()}
 
 
 def write_copy(

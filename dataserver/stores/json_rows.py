@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from dataserver.errors import StoreRefusedError
-from dataserver.stores.admission import first_fault
+from dataserver.stores.admission import MAX_TOKEN, first_fault
 from dataserver.stores.faults import Fault
 from dataserver.stores.files import ByteSource
 from dataserver.stores.json_lines import json_lines, line_refusal
@@ -34,8 +34,16 @@ from dataserver.stores.schema import (
     LossMask,
 )
 
-CODES: Final = {INPUT_IDS: "i", LOSS_MASK: "B", ATTENTION_MASK: "B"}
-"""The columns that are read of a line, with the type code of their values: `i` int32, `B` uint8."""
+CODES: Final = {INPUT_IDS: "i", LOSS_MASK: "B", ATTENTION_MASK: "B", LOSS_WEIGHT: "f"}
+"""The columns that are read of a line, with the type code of their values: `i` int32, `B` uint8, `f` float32."""
+
+# Lowest and highest value, and the types, about which nothing need be asked.
+_LEGAL: Final[dict[str, tuple[float, float, set[type]]]] = {
+    INPUT_IDS: (0, MAX_TOKEN, {int}),
+    LOSS_MASK: (0, 1, {int, bool}),
+    ATTENTION_MASK: (1, 1, {int, bool}),
+    LOSS_WEIGHT: (0, float(np.finfo(np.float32).max), {int, float}),
+}
 
 _NAMED: Final = {str: "text", bool: "a boolean", list: "a list", dict: "an object", type(None): "null"}
 
@@ -44,7 +52,7 @@ _JSON_LINES: Final = (
     "Of a file that is one array, `jq -c '.[]' data.json > data.jsonl` makes such lines."
 )
 
-Values: TypeAlias = "array[int]"
+Values: TypeAlias = "array[Any]"
 
 
 def read_line_columns(source: ByteSource, loss_mask: LossMask) -> tuple[Column, ...] | None:
@@ -74,9 +82,9 @@ class RowParser:
             self.names = names
         if names != self.names:
             raise self._other_columns(number, names)
-        for name in (LOSS_WEIGHT, *IMAGE_COLUMNS):
+        for name in IMAGE_COLUMNS:
             if row.get(name) is not None:
-                problem = "weights and image rows are not read from JSON: write the store as Arrow or Parquet."
+                problem = "image rows are not read from JSON: write the store as Arrow or Parquet."
                 raise line_refusal(self._source, number, problem, column=name)
         quick = {name: _small_numbers(name, row[name]) for name in names}
         found = {name: values for name, values in quick.items() if values is not None}
@@ -137,10 +145,13 @@ class RowParser:
             fault = first_fault(piece)
             if fault is not None:
                 raise self.refusal(number, fault)
-        return {name: array(CODES[name], map(int, values or ())) for name, values in lists.items()}
+        return {
+            name: array(CODES[name], values or () if name == LOSS_WEIGHT else map(int, values or ()))
+            for name, values in lists.items()
+        }
 
     def _numbers(self, number: int, name: str, values: list[Any]) -> list[Any]:
-        allowed = (int, float, type(None)) if name == INPUT_IDS else (int, float, type(None), bool)
+        allowed: set[type] = {int, float, type(None)} | _LEGAL[name][2]
         for at, value in enumerate(values):
             if type(value) not in allowed:
                 raise line_refusal(self._source, number, f"value {at} is {_named(value)} and no number.", column=name)
@@ -153,20 +164,17 @@ def _wanted(loss_mask: LossMask) -> tuple[str, ...]:
 
 def _small_numbers(name: str, values: object) -> "Values | None":
     """The values where nothing about them needs a second look, else None."""
-    if type(values) is not list:
-        return None
-    if name == INPUT_IDS and not set(map(type, values)) <= {int}:
+    lowest, highest, types = _LEGAL[name]
+    if type(values) is not list or not set(map(type, values)) <= types:
         return None
     try:
         found = array(CODES[name], values)
-    except (TypeError, OverflowError):
+    except OverflowError:
         return None
     if len(found) == 0:
         return found
     numbers = np.frombuffer(found, dtype=found.typecode)
-    lowest = 1 if name == ATTENTION_MASK else 0
-    legal = numbers.min() >= lowest and (name == INPUT_IDS or numbers.max() <= 1)
-    return found if legal else None
+    return found if numbers.min() >= lowest and numbers.max() <= highest else None
 
 
 def _number_type(values: list[Any] | None) -> pa.DataType:

@@ -4,6 +4,7 @@ import gzip
 import json
 import tracemalloc
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -167,6 +168,29 @@ def test_a_mask_that_is_not_read_is_not_checked(opened, written):
 
 def test_labels_without_a_mask_are_refused_with_how_to_derive_it(opened, written):
     assert "derive the mask" in refused(opened, written([{"input_ids": [1], "labels": [-100]}])).message
+
+
+def test_weights_are_served_as_they_were_written(opened, written):
+    weights = [[0, 1, 0.5], [2.25, 3e38, 1e-3]]
+    store = opened(written([{**GOOD, "loss_weight": row} for row in weights]))
+    assert [row.loss_weight.tolist() for row in store] == np.array(weights, np.float32).tolist()
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        ([1, 1, -0.5], "Row 1: loss_weight holds -0.5; weights are finite float32 numbers from 0 on."),
+        ([1, 1, 1e300], "Row 1: loss_weight holds 1e+300;"),
+        ([1, 1], "Row 1: loss_weight length (2) must equal len(input_ids) (3)."),
+        ([1, 1, None], "Row 1: loss_weight holds a null."),
+        (None, "Row 1: loss_weight is null."),
+        ([1, 1, True], "Shard 'rows.jsonl', line 2, column 'loss_weight': value 2 is a boolean and no number."),
+    ],
+)
+def test_a_weight_that_is_none_is_refused_with_its_row_and_line(opened, written, weights, text):
+    error = refused(opened, written([{**GOOD, "loss_weight": [1, 1, 1]}, {**GOOD, "loss_weight": weights}]))
+    assert error.message.startswith(text)
+    assert error.details["line"] == "2"
 
 
 @pytest.mark.parametrize("column", ["pixel_values", "image_grid_thw"])
