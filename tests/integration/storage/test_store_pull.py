@@ -17,6 +17,8 @@ from dataserver.errors import DataServerError, InvalidConfigError, StoreDamagedE
 from dataserver.storage import ObjectInfo, open_storage
 from dataserver.storage.pull import PullReport, pull
 from dataserver.storage.staging import RECORD, Part
+from dataserver.stores import open_store
+from dataserver.testing import write_store
 
 # Pieces are small here, so that small files have many.
 PIECE = 4096
@@ -239,6 +241,17 @@ def test_the_command_pulls_from_a_real_server_and_says_what_came(bucket, s3, tmp
 def test_the_command_pulls_one_object(bucket, s3, tmp_path: Path) -> None:
     assert main(arguments(f"{bucket}/a/part-0.parquet", tmp_path / "one", s3)) == 0
     assert held(tmp_path / "one") == {"part-0.parquet": FILES["a/part-0.parquet"]}
+
+
+def test_a_pulled_store_is_the_store(s3, tmp_path: Path) -> None:
+    write_store(tmp_path / "chat", lengths=[4, 9, 300])
+    for path in (tmp_path / "chat").iterdir():
+        s3.put("pulls", f"store/{path.name}", path.read_bytes())
+    assert main(arguments("s3://pulls/store", tmp_path / "pulled", s3)) == 0
+    stores = [open_store(tmp_path / name, index_dir=tmp_path / "index") for name in ("chat", "pulled")]
+    assert stores[0].fingerprint == stores[1].fingerprint
+    for store in stores:
+        store.close()
 
 
 def test_a_url_of_nothing_is_one_line_and_status_1(bucket, s3, tmp_path: Path, capsys) -> None:
