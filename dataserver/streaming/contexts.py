@@ -20,8 +20,8 @@ from dataserver.streaming.once import Once
 from dataserver.streaming.stage_context import StageContext, build_stage
 from dataserver.streaming.threads import Threads
 
-# Stages whose tables are kept. A table holds a few bytes per row at most.
-KEPT_STAGES = 32
+# Stages whose tables are kept: those of several runs. A table holds a few bytes per row at most.
+KEPT_STAGES = 256
 
 # Stages from the first on, each as its first step and its order in JSON, and how many samples of each source.
 StagesKey = tuple[tuple[tuple[int, str], ...], int | None]

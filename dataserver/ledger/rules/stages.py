@@ -18,6 +18,9 @@ from dataserver.planning.fingerprint import differing_fields
 from dataserver.planning.stages import earliest_first_step
 from dataserver.run_spec import RunSpec
 
+# A run's row has them all, and servers plan by all of them.
+MAX_STAGES = 100
+
 
 def refuse_other_stage(run: RunRow, number: int, asked: StageRow) -> None:
     """Rule 13: a stage that is there stays what it is; the same one again is no fault."""
@@ -41,6 +44,8 @@ def refuse_early_stage(run: RunRow, head: Cursor, first_step: int) -> None:
     """
     earliest = earliest_first_step(head)
     newest = len(run.first_steps) - 1
+    if newest + 1 >= MAX_STAGES:
+        raise PreconditionError(f"run {run.name!r} has {MAX_STAGES} stages, which is the most: begin another run")
     if first_step <= run.first_steps[newest]:
         raise PreconditionError(
             f"run {run.name!r}: a stage cannot begin with step {first_step}, because stage {newest} begins with step "

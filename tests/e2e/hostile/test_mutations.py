@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from google.protobuf.message import Message
-from hostilelab.methods import Method, all_methods, valid_requests
+from hostilelab.methods import Method, all_methods, credit, eval_open, valid_requests
 from hostilelab.mutate import Mutator
 from hostilelab.stage import Stage, set_stage
 from hostilelab.victim import POOL_THREADS, VictimServer
@@ -80,7 +80,7 @@ def send_one(wire: Wire, mutator: Mutator, method: Method, stage: Stage) -> tupl
     """Send one mutated request, or for a stream some of them after a good beginning; what was sent and its status."""
     valid: list[Message] = valid_requests(stage.run, stage.attempt, stage.fingerprint)[method.request]
     if method.path == STREAM:
-        opening, *others = valid
+        opening, *others = mutator.choose([valid, [eval_open(), credit(2)]])
         messages = [opening, *mutator.shuffled(others)]
         victim = mutator.choose(range(len(messages)))
         sent = [mutator.mutate(each) if each is messages[victim] else each.SerializeToString() for each in messages]

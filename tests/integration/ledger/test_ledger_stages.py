@@ -17,6 +17,7 @@ from dataserver.errors import (
     UnavailableError,
 )
 from dataserver.ledger import Run
+from dataserver.ledger.rules import stages as stage_rules
 from dataserver.planning.fingerprint import order_fingerprint
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import OrderSpec
@@ -203,6 +204,14 @@ def test_a_stage_is_appended_to_those_that_it_was_made_for(story) -> None:
 def test_a_first_step_that_no_stage_can_have_is_refused(story, first_step: int) -> None:
     with pytest.raises(InvalidRequestError, match="first_step"):
         amend(story, first_step)
+
+
+def test_stages_come_to_an_end(story, monkeypatch) -> None:
+    monkeypatch.setattr(stage_rules, "MAX_STAGES", 3)
+    amend(story, 5)
+    amend(story, 6, seed=6)
+    with pytest.raises(PreconditionError, match="has 3 stages, which is the most"):
+        amend(story, 7, seed=7)
 
 
 def test_a_run_that_is_not_there_has_no_stages(story) -> None:

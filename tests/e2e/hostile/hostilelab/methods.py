@@ -92,6 +92,18 @@ def open_of(run: str, begun: run_pb2.Attempt, **fields: int) -> batch_service_pb
     )
 
 
+def eval_open() -> batch_service_pb2.StreamMicroBatchesRequest:
+    """Reads the store of the tests as one of two ranks."""
+    spec = run_spec_pb2.EvalSpec(
+        store="rows", max_length=16, long_rows=run_spec_pb2.LONG_ROWS_TRUNCATE, micro_batch_tokens=32, alignment=1
+    )
+    return batch_service_pb2.StreamMicroBatchesRequest(
+        open=batch_service_pb2.Open(
+            purpose=batch_service_pb2.PURPOSE_EVAL, eval=spec, dp_rank=1, dp_world_size=2, credits=4
+        )
+    )
+
+
 def ack(step: int) -> batch_service_pb2.StreamMicroBatchesRequest:
     return batch_service_pb2.StreamMicroBatchesRequest(ack=batch_service_pb2.Ack(step=step))
 
@@ -127,6 +139,7 @@ def valid_requests(run: str, attempt: run_pb2.Attempt, fingerprint: str) -> dict
         "RewindRunRequest": [cursor_service_pb2.RewindRunRequest(run=run, version=0)],
         "DescribeStepRequest": [cursor_service_pb2.DescribeStepRequest(run=run, step=1, dp_world_size=2, dp_rank=1)],
         "CreateRunRequest": [run_service_pb2.CreateRunRequest(name=run, spec=run_spec())],
+        "AmendRunRequest": [run_service_pb2.AmendRunRequest(run=run, first_step=1000, order=order_spec())],
         "BeginAttemptRequest": [
             begin(run),
             begin(run, cursor=cursor, version=0, **resume),
