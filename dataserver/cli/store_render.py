@@ -87,6 +87,7 @@ def _counts(report: "PartReport") -> dict[str, object]:
     return {
         "rows": report.rows, "samples": report.samples, "tokens": report.tokens, "targets": report.targets,
         "cut_tokens": report.cut_tokens, "dropped": dict(report.dropped), "rejects": report.rejected,
+        "joined_tokens": report.joined,
     }  # fmt: skip
 
 
@@ -97,6 +98,8 @@ def _print_report(report: "PartReport", out: Path) -> None:
         print(f"  dropped {count:,}: {reason}")
     if report.cut_tokens:
         print(f"  cut off {report.cut_tokens:,} tokens")
+    if report.joined:
+        print(f"  {report.joined:,} tokens join words of a target with the template's, and are no targets")
     if report.rejected:
         print(f"  set aside {report.rejected:,} bad rows, with reasons in {out / '_rejects.jsonl'}")
 

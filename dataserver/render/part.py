@@ -38,7 +38,10 @@ class Reject:
 
 @dataclass(slots=True, kw_only=True)
 class PartReport:
-    """What came of a chunk's rows. `dropped`: by reason; `rejects`: the `rejected` bad rows, while they are at hand."""
+    """What came of a chunk's rows.
+
+    `dropped`: by reason. `rejects`: the `rejected` bad rows, while they are at hand. `joined`: see `Sample`.
+    """
 
     rows: int = 0
     samples: int = 0
@@ -46,6 +49,7 @@ class PartReport:
     targets: int = 0
     cut_tokens: int = 0
     rejected: int = 0
+    joined: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
 
@@ -62,7 +66,7 @@ class PartReport:
 
     def add(self, other: "PartReport") -> None:
         """Count what another chunk gave."""
-        for name in ("rows", "samples", "tokens", "targets", "cut_tokens", "rejected"):
+        for name in ("rows", "samples", "tokens", "targets", "cut_tokens", "rejected", "joined"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.dropped.items():
             self.drop(reason, count)
@@ -141,6 +145,7 @@ def _sample(
     report.tokens += length
     report.targets += targets
     report.cut_tokens += len(sample.input_ids) - length
+    report.joined += sample.joined
     return Sample(input_ids=sample.input_ids[:length], loss_mask=sample.loss_mask[:length])
 
 

@@ -9,10 +9,15 @@ from dataserver.render_options import RenderOptions, TrainOn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Token ids of a whole conversation, and as many booleans: whether the token itself is a target."""
+    """Token ids of a whole conversation, and as many booleans: whether the token itself is a target.
+
+    `joined`: tokens that hold the end of a body and the beginning of scaffolding, or the other way round. They are no
+    targets: nothing is to be learnt from what the template says.
+    """
 
     input_ids: list[int]
     loss_mask: list[bool]
+    joined: int = 0
 
 
 class Renderer(Protocol):

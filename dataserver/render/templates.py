@@ -51,16 +51,16 @@ class TemplateRenderer:
         ids = list(encoded["input_ids"])
         offsets = np.array(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
         mask = np.zeros(len(ids), dtype=np.bool_)
+        joined = 0
         for index, chosen in enumerate(selected_messages(conversation, self._options)):
             if not chosen:
                 continue
-            if messages[index]["role"] == "assistant":
-                self._mark_turn(mask, ids, offsets, self._turn(text, messages, tools, index))
-            else:
-                span = self._body(text, messages, tools, index)
-                begin, end = _tokens_of(offsets, span, index)
-                mask[begin:end] = True
-        return Sample(input_ids=ids, loss_mask=mask.tolist())
+            is_turn = messages[index]["role"] == "assistant"
+            span = (self._turn if is_turn else self._body)(text, messages, tools, index)
+            begin, end, across = _tokens_of(offsets, span)
+            joined += across
+            mask[begin : self._closed(ids, begin, end) if is_turn else end] = True
+        return Sample(input_ids=ids, loss_mask=mask.tolist(), joined=joined)
 
     def _text(self, messages: Sequence[Message], tools: list[dict[str, Any]], *, opened: bool = False) -> str:
         """The template's text; `opened`: with the opening of an assistant turn behind it."""
@@ -87,15 +87,12 @@ class TemplateRenderer:
             )
         return _Span(len(opening), len(closed))
 
-    def _mark_turn(self, mask: NDArray[np.bool_], ids: list[int], offsets: NDArray[np.int64], turn: _Span) -> None:
-        """Targets: the turn up to and with the stop token that closes it, be it the head of what follows."""
-        begin, end = _tokens_of(offsets, turn, None)
+    def _closed(self, ids: list[int], begin: int, end: int) -> int:
+        """Where a turn's targets end: behind the stop token that closes it, be it the head of what follows."""
         stops = [at for at in range(begin, end) if ids[at] in self._stop_ids]
         if stops:
-            end = stops[-1] + 1
-        elif end < len(ids) and ids[end] in self._stop_ids:
-            end += 1
-        mask[begin:end] = True
+            return stops[-1] + 1
+        return end + 1 if end < len(ids) and ids[end] in self._stop_ids else end
 
     def _body(self, text: str, messages: Sequence[Message], tools: list[dict[str, Any]], index: int) -> _Span:
         """Where the body of a message that is no assistant turn lies."""
@@ -116,22 +113,13 @@ class TemplateRenderer:
         return _Span(len(head), len(closed) - len(tail))
 
 
-def _tokens_of(offsets: NDArray[np.int64], span: _Span, index: int | None) -> tuple[int, int]:
-    """The tokens whose characters are those of `span`; raises where a token lies across its border."""
-    begin = int(np.searchsorted(offsets[:, 1], span.begin, side="right"))
-    end = int(np.searchsorted(offsets[:, 0], span.end, side="left"))
-    across = [at for at in (begin, end - 1) if begin < end and not _inside(offsets[at], span)]
-    if across:
-        where = "a turn" if index is None else f"the body of messages[{index}]"
-        raise RowError(
-            f"the tokenizer joins the border of {where} with its neighbour into one token (characters "
-            f"{offsets[across[0]].tolist()}, the border {span.begin}:{span.end}), so no mask is right"
-        )
-    return begin, end
-
-
-def _inside(offset: NDArray[np.int64], span: _Span) -> bool:
-    return bool(span.begin <= offset[0] and offset[1] <= span.end)
+def _tokens_of(offsets: NDArray[np.int64], span: _Span) -> tuple[int, int, int]:
+    """The tokens within `span`, first and the one after the last, and how many lie across its borders."""
+    begin = int(np.searchsorted(offsets[:, 0], span.begin, side="left"))
+    end = int(np.searchsorted(offsets[:, 1], span.end, side="right"))
+    touching = int(np.searchsorted(offsets[:, 0], span.end, side="left"))
+    first = int(np.searchsorted(offsets[:, 1], span.begin, side="right"))
+    return begin, max(begin, end), (begin - first) + max(0, touching - max(begin, end))
 
 
 def _unstable(index: int, what: str, text: str, part: str) -> RowError:

@@ -82,6 +82,30 @@ def test_a_stop_token_that_heads_the_next_turn_is_a_target_and_the_last_turn_has
     assert words(AutoTokenizer.from_pretrained(open_ended), sample) == ["c d<|user|>", "f"]
 
 
+def test_a_token_that_joins_a_body_with_the_template_is_no_target_and_counted(chatml, loaded):
+    given_ = conversation(("user", "a"), ("assistant", "b"))
+    renderer = open_renderer(RenderOptions(tokenizer=chatml, family="template"))
+    plain = renderer.render(given_)
+    assert plain.joined == 0
+    # The template trims what is said, so the joint comes from a template that does not.
+    untrimmed = loaded.chat_template.replace(" | trim", "")
+    glued = type(renderer)(
+        with_template(loaded, untrimmed), RenderOptions(tokenizer=chatml), frozenset([loaded.eos_token_id])
+    )
+    sample = glued.render(conversation(("user", "a"), ("assistant", "\n\nnew lines")))
+    assert sample.joined == 1
+    assert words(loaded, sample) == ["\nnew lines<|im_end|>"]
+    assert "assistant\n\n\nnew lines<|im_end|>" in loaded.decode(sample.input_ids)
+
+
+def with_template(tokenizer, template):
+    from copy import deepcopy
+
+    copied = deepcopy(tokenizer)
+    copied.chat_template = template
+    return copied
+
+
 def test_a_template_that_rewrites_earlier_turns_is_refused_with_the_message(forgetful):
     thought = {"role": "assistant", "content": "yes", "reasoning_content": "hm"}
     asked = {"role": "user", "content": "really?"}

@@ -9,6 +9,7 @@ TEXTS: Final = [
     "the quick brown fox jumps over the lazy dog, and then it sleeps.",
     "What is 17 + 25? It is 42. Grüße, 你好, emoji 🙂 and\n\nnew lines\tand tabs.",
     'call {"name": "search", "arguments": {"query": "weather", "n": null}} <tool> </tool>',
+    "one\n\n\n\ntwo",
 ] * 20
 
 # Turns as ChatML writes them, earlier ones left alone.
