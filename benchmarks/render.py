@@ -4,7 +4,8 @@
     render, template   the same template, with the mask, checked turn by turn
     render, qwen3      the family's renderer, with the mask
 
-Each reads the same JSON Lines and writes Arrow. Rows a second; the runs are interleaved, and what is loaded once is not counted.
+Each reads the same JSON Lines and writes Arrow. Rows a second; the runs are interleaved, and what is loaded once is
+not counted.
 """
 
 import json
