@@ -8,7 +8,7 @@ render it and however often they are killed.
 
 import gzip
 import io
-import json
+import orjson
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,7 +147,7 @@ def _decompressed(path: Path) -> BinaryIO:
 
 def _object(line: bytes) -> dict[str, Any] | RowError:
     try:
-        value = json.loads(line)
+        value = orjson.loads(line)
     except (ValueError, RecursionError) as error:
         return RowError(f"it is no JSON ({error})")
     return value if isinstance(value, dict) else RowError(f"it is {type(value).__name__}, not a JSON object")
