@@ -8,12 +8,12 @@ render it and however often they are killed.
 
 import gzip
 import io
-import orjson
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
