@@ -104,10 +104,10 @@ def test_check_draws_the_lengths(dataserver, store, tmp_path):
     assert "cannot write the picture" in done.stderr
 
 
-def test_show_reports_what_check_reports(dataserver, store):
+def test_report_says_of_a_server_what_check_says_of_files(dataserver, store):
     checked = json.loads(dataserver("store", "check", store, "--max-length", 3, "--json").stdout)
     with running_server({"chat": store}) as server:
-        there = ("store", "show", "chat", "--max-length", 3, "--endpoint", server.endpoint)
+        there = ("store", "report", "chat", "--max-length", 3, "--endpoint", server.endpoint)
         shown = json.loads(dataserver(*there, "--json").stdout)
         text = dataserver(*there).stdout
     assert (checked.pop("verdict"), checked.pop("path"), checked.pop("name")) == ("admitted", str(store), str(store))
