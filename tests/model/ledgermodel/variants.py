@@ -160,13 +160,14 @@ def _counted_by_rank(original: Any, connection: Any, stream_id: str, now: float)
         original(connection, one, now)
 
 
-def _end_is_not_sealed(original: Any, self: Servers, server: int, attempt: Any, dp_rank: int, step: int) -> Any:
+def _end_is_not_sealed(original: Any, self: Servers, server: int, attempt: Any, *where: int) -> Any:
+    dp_rank, step, *_ = where
     begin = self._begin(self._ledger.get_run("run").uid, attempt, step)
     if begin is not None:
         proposed, _ = self._propose(server, attempt, begin, dp_rank)
         if proposed.end_of_run:
             return self.receipt(proposed, flag=False, samples=())
-    return original(self, server, attempt, dp_rank, step)
+    return original(self, server, attempt, *where)
 
 
 def _guess(original: Any, run: Any, version: int, known: Any, nearest: Any) -> Any:
