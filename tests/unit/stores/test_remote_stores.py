@@ -90,6 +90,35 @@ def test_a_store_behind_a_url_is_the_same_store_as_on_a_disk(tmp_path, shards, b
     assert view.targets(numbers).tolist() == same.targets(numbers).tolist()
 
 
+def test_weights_and_images_come_from_a_storage_as_from_a_disk(tmp_path, write, bucket, requests, form):
+    rng = random.Random(8)
+    rows = [[rng.randrange(900) for _ in range(2 + row % 7)] for row in range(40)]
+    with_image = [row % 3 == 0 for row in range(40)]
+    table = pa.table(
+        {
+            "input_ids": rows,
+            "loss_weight": pa.array([[rng.random() for _ in row] for row in rows], pa.list_(pa.float32())),
+            "pixel_values": pa.array(
+                [[[0.5 * row] * 6] * 4 if has else None for row, has in enumerate(with_image)],
+                pa.list_(pa.list_(pa.float32())),
+            ),
+            "image_grid_thw": pa.array(
+                [[[1, 2, 2]] if has else None for has in with_image], pa.list_(pa.list_(pa.int64()))
+            ),
+            "loss_mask": [[1] * len(row) for row in rows],
+        }
+    )
+    directory = tmp_path / "store"
+    directory.mkdir()
+    write(directory / "a", table, form, 10)
+    remote = open_store(bucket(directory), index_dir=tmp_path / "index")
+    requests.clear()
+    for row, same in zip(remote, open_store(directory, index_dir=tmp_path / "index"), strict=True):
+        for name in ("input_ids", "loss_mask", "loss_weight", "pixel_values", "image_grid_thw"):
+            np.testing.assert_array_equal(getattr(row, name), getattr(same, name))
+    assert len(requests) == 4
+
+
 def test_files_are_found_and_ignored_by_the_rules_of_a_disk(tmp_path, shards, bucket):
     directory = shards("parquet")
     for name in ("_SUCCESS", "README.md", "part-0.parquet.crc", "meta.json", ".hidden/x.parquet", "_tmp/y.parquet"):
