@@ -183,3 +183,18 @@ def test_an_object_that_changed_ends_the_stream_as_damage(tmp_path, parquet, buc
         bucket(parquet)
         with pytest.raises(StoreDamagedError, match=r"row group 0.*changed since it was admitted"):
             consume(server.endpoint, a_run())
+
+
+def test_blocks_of_planned_steps_are_there_before_their_step_begins(tmp_path, parquet, bucket, storages):
+    spec = a_run(shuffle=Shuffle.SEQUENTIAL, step_tokens=150, micro_batch_tokens=150)
+    with running_server({"chat": bucket(parquet)}, disk_cache_dir=tmp_path / "blocks") as server:
+        storages.reads.clear()
+        with DataClient(server.endpoint, patience_s=PATIENCE_S) as client:
+            client.create_run("r", spec)
+            attempt = client.begin_attempt("r", resume=False, world_size=1, dp_world_size=1, holder="h")
+            with client.stream("r", attempt, world_rank=0, dp_rank=0, next_step=1, credits=1) as stream:
+                next(iter(stream))
+                deadline = time.monotonic() + PATIENCE_S
+                while len(storages.reads) < SHARDS - 2:
+                    assert time.monotonic() < deadline, f"{len(storages.reads)} blocks were loaded"
+                    time.sleep(0.01)
