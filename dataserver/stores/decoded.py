@@ -6,6 +6,7 @@ A decoded block is kept in the width of the wire with one byte a mask value, a t
 of what Arrow would hold.
 """
 
+import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# Blocks that are decoded at once, while any number is being fetched. Decoders hold the interpreter's lock between two
+# columns: many of them, woken together by a burst of answers, would keep it from the thread that encodes.
+_DECODERS = threading.BoundedSemaphore(2)
+
+
 class BlockFile(Protocol):
     """The file of one shard."""
 
     def batches(self, block: int) -> Iterator["pa.RecordBatch"]:
-        """Record batches of one block, by its number."""
+        """Record batches of one block, by its number; what is far away is fetched before it returns."""
 
 
 class DecodedReader:
@@ -108,14 +114,16 @@ class DecodedReader:
 
         first, last = self._blocks.row_begins[block : block + 2].tolist()
         try:
-            return decode_block(
-                self._file.batches(block),
-                shard=self._name,
-                manifest=self._manifest,
-                lengths=self._lengths[first:last],
-                images=self._images.within(first, last),
-                damage=partial(self._damage, block),
-            )
+            batches = self._file.batches(block)
+            with _DECODERS:
+                return decode_block(
+                    batches,
+                    shard=self._name,
+                    manifest=self._manifest,
+                    lengths=self._lengths[first:last],
+                    images=self._images.within(first, last),
+                    damage=partial(self._damage, block),
+                )
         except StoreRefusedError as error:
             raise StoreDamagedError(f"{error.message} It was whole when it was admitted.", **error.details) from error
 

@@ -93,8 +93,10 @@ class FarArrow:
     def read(self, block: int, spans: Sequence[Span], names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """See `far_files.FarFile`."""
         body = b"".join(self._source.read(*span) for span in spans)
-        joined = pa.py_buffer(self._stream_head + body)
-        yield next_batch(self._name, stream_reader(joined, self._schema, names))
+        return self._decoded(self._stream_head + body, names)
+
+    def _decoded(self, stream: bytes, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield next_batch(self._name, stream_reader(pa.py_buffer(stream), self._schema, names))
 
 
 class _Peeked:

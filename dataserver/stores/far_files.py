@@ -40,7 +40,7 @@ class FarFile(Protocol):
         """Refuse a file that does not end behind its `blocks` as it should."""
 
     def read(self, block: int, spans: Sequence[Span], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Record batches of one block, from the bytes of `spans`."""
+        """Record batches of one block, from the bytes of `spans`, which are fetched before it returns."""
 
 
 def open_far_file(shard_format: str, source: ByteSource, head: Span | None = None) -> FarFile:
