@@ -10,7 +10,7 @@ of one micro-batch together, the micro-batch is encoded where its blocks are loa
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from dataserver.batching.encode import encode_planned
@@ -60,7 +60,9 @@ class Fetches:
             return
         for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
             self._wishes.pop(step).close()
-        self._spawn(self._load_step(plan, tuple(dp_ranks)))
+        task = asyncio.get_running_loop().create_task(self._load_step(plan, tuple(dp_ranks)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def encode(
         self, plan: Plan, *, round_index: int, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
@@ -101,20 +103,18 @@ class Fetches:
         return refs
 
     async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...]) -> None:
-        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
-        earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
-        if earlier is not None:
-            earlier.close()
-        await asyncio.gather(*(self._load_ahead(ref) for ref in refs if not ref.is_held))
+        try:
+            refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
+            earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
+            if earlier is not None:
+                earlier.close()
+            await asyncio.gather(*(self._load_ahead(ref) for ref in refs if not ref.is_held))
+        except DataServerError as error:
+            log.info("step %d: loading its blocks ahead: %s", plan.step, error.message)
 
     async def _load_ahead(self, ref: BlockRef) -> None:
         async with self._free:
             await self._threads.fetch(ref.store, ref.load_ahead)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(_quiet(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _from_what_is_held(encode: Callable[[], bytes]) -> bytes:
@@ -130,10 +130,3 @@ def _blocks_of_step(plan: Plan, dp_ranks: tuple[int, ...], table: SourceTable) -
             for ref in table.blocks(plan.samples.take(ranks[rank])):
                 found.setdefault(ref.key, ref)
     return list(found.values())
-
-
-async def _quiet(work: Coroutine[None, None, None]) -> None:
-    try:
-        await work
-    except DataServerError as error:
-        log.info("loading blocks ahead: %s", error.message)
