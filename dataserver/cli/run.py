@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataserver.run_spec import OrderSpec
+    from dataserver.wire.mixture import MixtureInfo
     from dataserver.wire.runs import RunEventInfo, RunInfo, StageInfo
     from dataserver.wire.totals import FiguresInfo, TotalsInfo
 
@@ -182,6 +183,8 @@ def _facts(run: "RunInfo") -> list[tuple[str, str]]:
     ]
     if run.totals is not None:
         facts += _totals(run.totals)
+    if run.mixture is not None:
+        facts += _mixture(run.mixture)
     if attempt is not None:
         facts += [
             ("attempt", f"{attempt.number} of {attempt.holder}, from step {attempt.base.step}"),
@@ -216,6 +219,18 @@ def _totals(totals: "TotalsInfo") -> list[tuple[str, str]]:
         (f"mean of {totals.steps}", _figures(totals.mean)),
         ("tokens", ", ".join(served)),
     ]
+
+
+def _mixture(mixture: "MixtureInfo") -> list[tuple[str, str]]:
+    """A line a source: its share and that of its weight, which differ by the bound at most."""
+    lines = []
+    for each in mixture.sources:
+        line = f"{each.store} {each.share:.3%}, target {each.target_share:.3%} ± {each.share_error:.3%}"
+        if each.target_token_share is not None:
+            line += f"; of tokens {each.target_token_share:.2%} on average"
+        lines.append(line)
+    titles = [f"{mixture.draws} draws", *[""] * (len(lines) - 1)]
+    return list(zip(titles, lines, strict=True))
 
 
 def _figures(figures: "FiguresInfo") -> str:

@@ -75,7 +75,7 @@ class Run:
     `last_attempt` is the highest number ever issued; `attempt` is None before the first attempt
     and after a rewind. `acked_steps[w]` is what world rank w acknowledged last, and
     `consumed_step` their minimum (both start at the attempt's base). `totals`: what the steps
-    up to `sealed_step` add up to; None where none of them is in the ledger.
+    up to `sealed_step` add up to, and `sealed`: the cursor after them; None where none of them is in the ledger.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Run:
     consumed_step: int
     acked_steps: tuple[int, ...]
     ended: bool
+    sealed: Cursor | None
     totals: SealedTotals | None
 
 

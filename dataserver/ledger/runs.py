@@ -13,12 +13,11 @@ from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, RunNotFoundError
 from dataserver.ledger import arguments, schema
 from dataserver.ledger.history import Event
-from dataserver.ledger.interface import Attempt, AttemptKey, Run
+from dataserver.ledger.interface import Attempt, AttemptKey, Run, Seal
 from dataserver.ledger.records import RankRow, RunRow, StageRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
-from dataserver.ledger.totals import SealedTotals
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -97,8 +96,8 @@ def remove(connection: Connection, run: RunRow) -> None:
     connection.execute(delete(schema.runs).where(schema.runs.c.uid == run.uid))
 
 
-def describe(connection: Connection, run: RunRow, lease_s: float, totals: SealedTotals | None) -> Run:
-    """The run as others see it."""
+def describe(connection: Connection, run: RunRow, lease_s: float, last: Seal | None) -> Run:
+    """The run as others see it; `last` is the seal of its last sealed step."""
     acked_steps = tuple(rank.acked_step for rank in read_ranks(connection, run))
     return Run(
         name=run.name,
@@ -114,7 +113,8 @@ def describe(connection: Connection, run: RunRow, lease_s: float, totals: Sealed
         consumed_step=step_rules.consumed_step(acked_steps, run.committed.step),
         acked_steps=acked_steps,
         ended=run.ended,
-        totals=totals,
+        sealed=None if last is None else last.end,
+        totals=None if last is None else last.totals,
     )
 
 

@@ -44,12 +44,6 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
     return sealed
 
 
-def read_totals(connection: Connection, run: RunRow) -> SealedTotals | None:
-    """What the surviving steps up to the last sealed one add up to."""
-    seal = read_seal(connection, run.uid, run.sealed_step)
-    return None if seal is None else seal.totals
-
-
 def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     """The surviving seal of a step."""
     seals = schema.seals

@@ -207,7 +207,7 @@ class SqlLedger:
         return self._database.clock(connection)
 
     def _describe(self, connection: Connection, run: RunRow) -> Run:
-        return runs.describe(connection, run, self._lease_s, seals.read_totals(connection, run))
+        return runs.describe(connection, run, self._lease_s, seals.read_seal(connection, run.uid, run.sealed_step))
 
     def _current(self, connection: Connection, run: RunRow, attempt: AttemptKey) -> Attempt:
         """The attempt that the caller names, which must be the current one."""

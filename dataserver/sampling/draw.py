@@ -57,6 +57,8 @@ class Draw:
 
     def __init__(self, weights: Sequence[Fraction]) -> None:
         self._sources = len(weights)
+        total = sum(weights)
+        self._shares = [weight / total for weight in weights]
         self._root = _tree([source for source, weight in enumerate(weights) if weight], weights)
 
     def counts(self, draws: int) -> list[int]:
@@ -71,6 +73,23 @@ class Draw:
                 left = node.left_count(count)
                 pending += [(node.left, left), (node.right, count - left)]
         return counts
+
+    def targets(self, draws: int) -> list[Fraction]:
+        """How many of the first `draws` draws each source would get if they could be divided."""
+        return [draws * share for share in self._shares]
+
+    def errors(self, draws: int) -> list[Fraction]:
+        """By how much `counts` is off `targets` at most: half a draw a level, and what the fractions are rounded by."""
+        errors = [Fraction(0)] * self._sources
+        pending = [(self._root, 0, Fraction(1))]
+        while pending:
+            node, level, share = pending.pop()
+            if isinstance(node, int):
+                errors[node] = Fraction(level, 2) + draws * abs(share - self._shares[node])
+            else:
+                left = Fraction(node.p, node.q)
+                pending += [(node.left, level + 1, share * left), (node.right, level + 1, share * (1 - left))]
+        return errors
 
     def until(self, source: int, count: int) -> int:
         """The fewest draws of which `source`, which is not off, gets `count` (at least 1)."""

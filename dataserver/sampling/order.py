@@ -7,8 +7,9 @@ Pure arithmetic: no memory proportional to rows, and any place costs the same. W
 is cut into several changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +51,16 @@ class Place:
     source_positions: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDraws:
+    """How many samples of `store` came. By the weights it would be `target`, and it is off that by `error` at most."""
+
+    store: str
+    draws: int
+    target: Fraction
+    error: Fraction
+
+
 class SampleOrder(Protocol):
     """One endless sequence of samples, epoch after epoch."""
 
@@ -77,6 +88,9 @@ class SampleOrder(Protocol):
 
     def drawn(self, place: Place) -> Mapping[str, int]:
         """Samples drawn of each store since the run began; empty where none is drawn by weight."""
+
+    def draws(self, begin: Place, end: Place) -> Sequence[SourceDraws]:
+        """What came of each source from `begin`, the start of an epoch, to `end`; empty where none has a weight."""
 
     def begin(self, epoch: int, drawn: Mapping[str, int]) -> Place:
         """The start of `epoch` for an order that follows another, which had `drawn` so much of each store."""

@@ -10,6 +10,7 @@ All of it follows from sizes and weights, so it is known before the first step, 
 draws the sources in the same pattern; only their rows differ.
 """
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -58,6 +59,20 @@ class Schedule:
         phase = self._phases[int(np.searchsorted(self._begins, position, side="right")) - 1]
         drawn = phase.draw.counts(position - phase.begin)
         return tuple(before + count for before, count in zip(phase.before, drawn, strict=True))
+
+    def targets_before(self, position: int) -> tuple[list[Fraction], list[Fraction]]:
+        """Samples of each source before `position` by the weights, undivided; and the most that `counts_before` is off.
+
+        A source that is exhausted has no weight in the phases that follow.
+        """
+        targets, errors = [Fraction(0)] * len(self.counts), [Fraction(0)] * len(self.counts)
+        ends = [*self._begins[1:], self.size]
+        for phase, phase_end in zip(self._phases, ends, strict=True):
+            draws = min(position, phase_end) - phase.begin
+            if draws > 0:
+                targets = list(map(operator.add, targets, phase.draw.targets(draws)))
+                errors = list(map(operator.add, errors, phase.draw.errors(draws)))
+        return targets, errors
 
     def __call__(self, begin: int, end: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Of positions begin..end-1: the source, int32[n], and how often it was drawn in the epoch before, int64[n]."""

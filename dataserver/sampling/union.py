@@ -3,7 +3,7 @@
 position ──arrangement(epoch)──> row of the union ──sizes──> (source, row)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dataserver.errors import InvalidSpecError, OutOfRangeError
 from dataserver.run_spec import Shuffle
 from dataserver.sampling.arrangement import Arrangement, Shuffled, Stored
-from dataserver.sampling.order import Place, Samples, check_epoch_size
+from dataserver.sampling.order import Place, Samples, SourceDraws, check_epoch_size
 
 
 class UnionOrder:
@@ -53,6 +53,10 @@ class UnionOrder:
     def drawn(self, place: Place) -> Mapping[str, int]:  # noqa: ARG002 - as the protocol has it
         """Nothing: the rows of a source have no order of their own."""
         return {}
+
+    def draws(self, begin: Place, end: Place) -> Sequence[SourceDraws]:  # noqa: ARG002 - as the protocol has it
+        """Nothing: no source has a weight."""
+        return ()
 
     def begin(self, epoch: int, drawn: Mapping[str, int]) -> Place:  # noqa: ARG002 - as the protocol has it
         """The start of `epoch`, whatever was drawn before."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import OutOfRangeError
 from dataserver.sampling.arrangement import Arrangement
-from dataserver.sampling.order import Place, Samples
+from dataserver.sampling.order import Place, Samples, SourceDraws
 from dataserver.sampling.schedule import Schedule
 
 
@@ -69,6 +69,21 @@ class WeightedOrder:
     def drawn(self, place: Place) -> Mapping[str, int]:
         """Samples drawn of each store since the run began."""
         return dict(zip(self._names, self._positions(place), strict=True))
+
+    def draws(self, begin: Place, end: Place) -> list[SourceDraws]:
+        """What came of each source from `begin`, the start of an epoch, to `end`. Every epoch may be off anew."""
+        whole, part = self._schedule.targets_before(self.epoch_size), self._schedule.targets_before(end.position)
+        (targets, errors), epochs = zip(whole, part, strict=True), end.epoch - begin.epoch
+        before, after = self._positions(begin), self._positions(end)
+        return [
+            SourceDraws(
+                store=name,
+                draws=after[source] - before[source],
+                target=epochs * targets[0][source] + targets[1][source],
+                error=epochs * errors[0][source] + errors[1][source],
+            )
+            for source, name in enumerate(self._names)
+        ]
 
     def begin(self, epoch: int, drawn: Mapping[str, int]) -> Place:
         """The start of `epoch`: each source goes on where it stood; one that was not drawn by weight begins."""

@@ -10,8 +10,8 @@ from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, order_spec_to_proto, run_spec_to_proto
 
 
-def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
-    """`epoch_samples` is 0 where this server cannot tell, for want of the run's stores."""
+def run_to_proto(run: Run, *, epoch_samples: int, mixture: run_pb2.Mixture | None) -> run_pb2.Run:
+    """`epoch_samples` is 0, and `mixture` None, where this server cannot tell, for want of the run's stores."""
     return run_pb2.Run(
         name=run.name,
         uid=run.uid,
@@ -27,6 +27,7 @@ def run_to_proto(run: Run, *, epoch_samples: int) -> run_pb2.Run:
         epoch_samples=epoch_samples,
         stages=[stage_to_proto(stage) for stage in run.stages],
         totals=None if run.totals is None else totals_to_proto(run.totals),
+        mixture=mixture,
     )
 
 

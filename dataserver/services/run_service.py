@@ -9,6 +9,7 @@ from dataserver.ledger.interface import Ledger, Run
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import MAX_COUNT
 from dataserver.services import fields, pages
+from dataserver.services.mixture import mixture
 from dataserver.services.run_messages import attempt_to_proto, event_to_proto, run_to_proto
 from dataserver.streaming.call import Call
 from dataserver.streaming.contexts import RunContexts
@@ -171,13 +172,15 @@ class RunService(RunServiceServicer):
         )
 
     async def _shown(self, run: Run) -> run_pb2.Run:
+        epoch_samples = 0
         try:
             context = await self._contexts.of_stages([stage.stage for stage in run.stages])
             epoch_samples = context.stages[run.committed.stage].epoch_samples
+            drawn = await mixture(run, context, ledger=self._ledger, threads=self._threads)
         except DataServerError:
-            # The run is not for this server's stores; it is shown all the same.
-            epoch_samples = 0
-        return run_to_proto(run, epoch_samples=epoch_samples)
+            # The run is not for this server's stores, or began in another ledger; it is shown all the same.
+            return run_to_proto(run, epoch_samples=epoch_samples, mixture=None)
+        return run_to_proto(run, epoch_samples=epoch_samples, mixture=drawn)
 
 
 def _version(request: pb.BeginAttemptRequest, *, resume: bool) -> int | None:

@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Run(_message.Message):
-    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples", "totals", "stages")
+    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples", "totals", "stages", "mixture")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Run(_message.Message):
     EPOCH_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     STAGES_FIELD_NUMBER: _ClassVar[int]
+    MIXTURE_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     spec: _run_spec_pb2.RunSpec
@@ -41,7 +42,8 @@ class Run(_message.Message):
     epoch_samples: int
     totals: SealedTotals
     stages: _containers.RepeatedCompositeFieldContainer[Stage]
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ..., totals: _Optional[_Union[SealedTotals, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ...) -> None: ...
+    mixture: Mixture
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ..., totals: _Optional[_Union[SealedTotals, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., mixture: _Optional[_Union[Mixture, _Mapping]] = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("first_step", "order", "order_fingerprint")
@@ -74,6 +76,32 @@ class StoreTokens(_message.Message):
     tokens: int
     share: float
     def __init__(self, store: _Optional[str] = ..., tokens: _Optional[int] = ..., share: _Optional[float] = ...) -> None: ...
+
+class Mixture(_message.Message):
+    __slots__ = ("stage", "draws", "sources")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    DRAWS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    stage: int
+    draws: int
+    sources: _containers.RepeatedCompositeFieldContainer[SourceShare]
+    def __init__(self, stage: _Optional[int] = ..., draws: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[SourceShare, _Mapping]]] = ...) -> None: ...
+
+class SourceShare(_message.Message):
+    __slots__ = ("store", "draws", "share", "target_share", "share_error", "target_token_share")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    DRAWS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_ERROR_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TOKEN_SHARE_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    draws: int
+    share: float
+    target_share: float
+    share_error: float
+    target_token_share: float
+    def __init__(self, store: _Optional[str] = ..., draws: _Optional[int] = ..., share: _Optional[float] = ..., target_share: _Optional[float] = ..., share_error: _Optional[float] = ..., target_token_share: _Optional[float] = ...) -> None: ...
 
 class PackingFigures(_message.Message):
     __slots__ = ("token_efficiency", "rank_imbalance", "round_inflation")

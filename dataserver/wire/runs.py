@@ -16,6 +16,7 @@ from dataserver.wire.messages import (
     order_spec_from_proto,
     run_spec_from_proto,
 )
+from dataserver.wire.mixture import MixtureInfo, mixture_from_proto
 from dataserver.wire.totals import FiguresInfo, TotalsInfo, figures_from_proto, totals_from_proto
 
 
@@ -52,8 +53,8 @@ class StageInfo:
 class RunInfo:
     """A run as it stands. `attempt` is None before the first one and after a rewind.
 
-    `stages` has all of them, the first one's order being `spec.order`. `acked_steps[w]`: what world rank w of the
-    attempt acknowledged last; `consumed_step`: their minimum. `totals` is None where the ledger has no sealed step.
+    `acked_steps[w]`: what world rank w acknowledged last; `consumed_step`: their minimum. `totals` is None where the
+    ledger has no sealed step; `mixture` where that step's order has no weights, too, or the server cannot tell.
     """
 
     name: str
@@ -70,6 +71,7 @@ class RunInfo:
     ended: bool
     epoch_samples: int
     totals: TotalsInfo | None
+    mixture: MixtureInfo | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,7 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         ended=message.ended,
         epoch_samples=message.epoch_samples,
         totals=totals_from_proto(message.totals) if message.HasField("totals") else None,
+        mixture=mixture_from_proto(message.mixture) if message.HasField("mixture") else None,
     )
 
 
