@@ -5,6 +5,7 @@ end of file means that the parent is gone, and the worker drains.
 """
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -24,7 +25,7 @@ REFUSED = 2
 def main() -> int:
     """Serve as a worker; return the exit status."""
     name = sys.argv[1]
-    config = ServerConfig.model_validate_json(sys.stdin.readline())
+    config = ServerConfig.model_validate(json.loads(sys.stdin.readline()))
     set_up_logs(config.log_format, name)
     threading.Thread(target=_end_with_parent, daemon=True, name="parent-watch").start()
     try:
