@@ -15,9 +15,10 @@ import numpy as np
 
 from benchmarks.lengths import GLM_4_5_AIR, QWEN3_600M, lengths_of, one_step
 from benchmarks.report import report
+from dataserver.cli.plan_lengths import ListedLengths
 from dataserver.packing.figures import packing_bounds, packing_figures
 from dataserver.packing.pack import pack
-from dataserver.planning.plan import EndOfRun, TextOnly
+from dataserver.planning.plan import EndOfRun
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, PackingPolicy, Shuffle
 from dataserver.sampling.union import plain_union
@@ -63,24 +64,10 @@ def steps_table():
     report("packing", f"Steps of {ROUNDS} rounds, nearly full, no lookahead", rows)
 
 
-class Lengths(TextOnly):
-    """A table of samples with given lengths."""
-
-    def __init__(self, lengths):
-        self.sizes = (len(lengths),)
-        self._lengths = lengths
-
-    def lengths(self, samples):
-        return self._lengths[samples.row]
-
-    def targets(self, samples):
-        return self._lengths[samples.row] - 1
-
-
 def planned(lengths, ranks, batch):
     """All plans of one window."""
     planner = Planner.of_order(
-        plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
+        plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), ListedLengths(lengths), "bench"
     )
     cursor, plans = planner.initial_cursor(), []
     while len(plans) < batch.lookahead_steps or cursor.window is not None:
@@ -138,7 +125,7 @@ def published_table():
     for budget in ({"step_tokens": ranks * capacity}, {"step_rounds": 1}):
         for policy in PackingPolicy:
             planner = Planner.of_order(
-                plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), Lengths(lengths), "bench"
+                plain_union((len(lengths),), seed=1, shuffle=Shuffle.SEQUENTIAL), ListedLengths(lengths), "bench"
             )
             batch = BatchSpec(
                 **budget, micro_batch_tokens=capacity, policy=policy, max_steps=steps,

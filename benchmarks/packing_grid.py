@@ -35,7 +35,7 @@ FULL = 0.985
 PUBLISHED = (
     "published for prime-rl (GLM-4.5-Air, 8 ranks x 131,072, 1,048,576 tokens a step; rank max/mean): "
     "first-fit 2.68, stream order 1.95, cost-balanced 1.64",
-    "published for WLB-LLM (rank max/mean): 1.44 before balancing, 1.05 after",
+    "published for WLB-LLM (imbalance by its own measure): 1.44 before balancing, 1.05 after",
 )
 
 
