@@ -57,9 +57,11 @@ class Draw:
 
     def __init__(self, weights: Sequence[Fraction]) -> None:
         self._sources = len(weights)
-        total = sum(weights)
-        self._shares = [weight / total for weight in weights]
         self._root = _tree([source for source, weight in enumerate(weights) if weight], weights)
+        floats = [float(weight) for weight in weights]
+        self._shares = [weight / sum(floats) for weight in floats]
+        self._levels, self._drifts = [0] * self._sources, [0.0] * self._sources
+        self._bound(self._root, 0, 1.0)
 
     def counts(self, draws: int) -> list[int]:
         """How many of the first `draws` draws each source gets."""
@@ -74,22 +76,13 @@ class Draw:
                 pending += [(node.left, left), (node.right, count - left)]
         return counts
 
-    def targets(self, draws: int) -> list[Fraction]:
+    def targets(self, draws: int) -> list[float]:
         """How many of the first `draws` draws each source would get if they could be divided."""
         return [draws * share for share in self._shares]
 
-    def errors(self, draws: int) -> list[Fraction]:
+    def errors(self, draws: int) -> list[float]:
         """By how much `counts` is off `targets` at most: half a draw a level, and what the fractions are rounded by."""
-        errors = [Fraction(0)] * self._sources
-        pending = [(self._root, 0, Fraction(1))]
-        while pending:
-            node, level, share = pending.pop()
-            if isinstance(node, int):
-                errors[node] = Fraction(level, 2) + draws * abs(share - self._shares[node])
-            else:
-                left = Fraction(node.p, node.q)
-                pending += [(node.left, level + 1, share * left), (node.right, level + 1, share * (1 - left))]
-        return errors
+        return [level / 2 + draws * drift for level, drift in zip(self._levels, self._drifts, strict=True)]
 
     def until(self, source: int, count: int) -> int:
         """The fewest draws of which `source`, which is not off, gets `count` (at least 1)."""
@@ -97,6 +90,14 @@ class Draw:
         if found is None:
             raise ValueError(f"source {source} has no weight")
         return found
+
+    def _bound(self, node: _Split | int, level: int, share: float) -> None:
+        """Note for each source below `node` its level, and how far its share in the tree is off that of its weight."""
+        if isinstance(node, int):
+            self._levels[node], self._drifts[node] = level, abs(share - self._shares[node])
+            return
+        self._bound(node.left, level + 1, share * node.p / node.q)
+        self._bound(node.right, level + 1, share * (node.q - node.p) / node.q)
 
     def __call__(self, draws: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Of each of `draws` (int64[n], from 0 on): its source, int32[n], and its number there from 0 on, int64[n]."""

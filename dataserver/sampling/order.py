@@ -9,7 +9,6 @@ is cut into several changes nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -57,8 +56,8 @@ class SourceDraws:
 
     store: str
     draws: int
-    target: Fraction
-    error: Fraction
+    target: float
+    error: float
 
 
 class SampleOrder(Protocol):

@@ -60,12 +60,12 @@ class Schedule:
         drawn = phase.draw.counts(position - phase.begin)
         return tuple(before + count for before, count in zip(phase.before, drawn, strict=True))
 
-    def targets_before(self, position: int) -> tuple[list[Fraction], list[Fraction]]:
+    def targets_before(self, position: int) -> tuple[list[float], list[float]]:
         """Samples of each source before `position` by the weights, undivided; and the most that `counts_before` is off.
 
         A source that is exhausted has no weight in the phases that follow.
         """
-        targets, errors = [Fraction(0)] * len(self.counts), [Fraction(0)] * len(self.counts)
+        targets, errors = [0.0] * len(self.counts), [0.0] * len(self.counts)
         ends = [*self._begins[1:], self.size]
         for phase, phase_end in zip(self._phases, ends, strict=True):
             draws = min(position, phase_end) - phase.begin

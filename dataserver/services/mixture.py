@@ -1,7 +1,5 @@
 """How a run keeps to the weights of its sources, up to its last sealed step."""
 
-from fractions import Fraction
-
 from dataserver.ledger.interface import Ledger, Run
 from dataserver.planning.stages import entered, place_of
 from dataserver.sampling.order import Place
@@ -44,20 +42,20 @@ def mixture_to_proto(number: int, stage: StageContext, begin: Place, end: Place)
                 store=each.store,
                 draws=each.draws,
                 share=each.draws / draws,
-                target_share=float(each.target / draws),
-                share_error=float(each.error / draws),
-                target_token_share=None if tokens is None else float(tokens[source] / sum(tokens)),
+                target_share=each.target / draws,
+                share_error=each.error / draws,
+                target_token_share=None if tokens is None else tokens[source] / sum(tokens),
             )
             for source, each in enumerate(sources)
         ],
     )
 
 
-def _target_tokens(stage: StageContext, targets: list[Fraction]) -> list[Fraction] | None:
+def _target_tokens(stage: StageContext, targets: list[float]) -> list[float] | None:
     """Tokens that so many rows of each source have on average; None where lengths are only known once they are read."""
     if any(target and not view.kept_tokens for target, view in zip(targets, stage.views, strict=True)):
         return None
     return [
-        target * view.kept_tokens / view.rows if target else Fraction(0)
+        target * view.kept_tokens / view.rows if target else 0.0
         for target, view in zip(targets, stage.views, strict=True)
     ]
