@@ -135,7 +135,7 @@ def test_a_commit_that_does_not_arrive_is_logged_and_ends_nothing(
 ) -> None:
     monkeypatch.setattr(data, "COMMIT_PATIENCE_S", 0.2)
     feed = feed_of(server.endpoint, config_of(tmp_path, 4))
-    fingerprint = feed.create_run(96).order_fingerprint
+    [fingerprint] = feed.create_run(96).order_fingerprints
     server.stop()
     feed.commit(attempt=attempt_info(), cursor=Cursor(order_fingerprint=fingerprint, step=1), uri="file:///x")
     feed.close()
