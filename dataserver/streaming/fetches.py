@@ -48,6 +48,7 @@ class Fetches:
         self._free = asyncio.Semaphore(LOADS_AHEAD)
         self._wishes: dict[int, Wish] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     @property
     def plans_ahead(self) -> int:
@@ -55,8 +56,8 @@ class Fetches:
         return PLANS_AHEAD if any(table.decodes for table in self._tables) else 0
 
     def start(self, plan: Plan, dp_ranks: Collection[int]) -> None:
-        """Begin to load what these ranks will read of a step."""
-        if not self._table_of(plan).decodes:
+        """Begin to load what these ranks will read of a step. A plan may come after the end of its attempt."""
+        if self._closed or not self._table_of(plan).decodes:
             return
         for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
             self._wishes.pop(step).close()
@@ -89,6 +90,7 @@ class Fetches:
 
     def close(self) -> None:
         """Load no more. Idempotent."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         while self._wishes:
