@@ -40,7 +40,7 @@ class RenderOptions(Settings):
     max_length: int | None = Field(default=None, ge=2)
     """Longer samples are cut to so many tokens; absent: written whole, and cut when they are served."""
     on_error: OnError = OnError.STOP
-    """`stop` at the first bad row, or `collect` bad rows with the reason into `rejects.jsonl`."""
+    """`stop` at the first bad row, or `collect` bad rows with the reason into `_rejects.jsonl`."""
 
 
 def render_options(**settings: object) -> RenderOptions:

@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough. Python flushes stdout once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        print("dataserver:", error, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return int(status or 0)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from dataserver.cli.numbers import whole_number
 from dataserver.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def add_render_verb(verbs: "Subparsers") -> None:
     )
     parser.add_argument("--engine", default="local", choices=("local", "ray"), help="this machine, or a Ray cluster")
     parser.add_argument("--address", metavar="HOST:PORT", help="the cluster's head; absent: a cluster of this machine")
-    parser.add_argument("--processes", type=int, metavar="N", help="processes that render (default: one a core)")
+    parser.add_argument(
+        "--processes", type=whole_number(1), metavar="N", help="processes that render (default: one a core)"
+    )
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     parser.set_defaults(handler=_render)
 

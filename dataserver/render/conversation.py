@@ -87,7 +87,7 @@ def _message(entry: object, index: int) -> Message:
 
 def _check_content(message: Message, where: str) -> None:
     content = message.get("content")
-    if content is None:
+    if content is None or content == []:
         if message["role"] == "assistant" and message.get("tool_calls"):
             message["content"] = ""
             return
@@ -152,7 +152,7 @@ def _tool(tool: object, where: str) -> dict[str, Json]:
 def _parsed(text: str, where: str) -> Json:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RowError(f"{where} is no JSON ({error}): {text[:80]!r}") from error
 
 

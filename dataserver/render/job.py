@@ -7,15 +7,17 @@ killed finds its parts by it and goes on; another input or option never meets th
 """
 
 import fcntl
+import glob
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 import xxhash
 
@@ -58,13 +60,30 @@ def render_store(
 ) -> PartReport:
     """Render conversations into the store `out`; returns the counts. `key`: see `job_key`.
 
-    A store that is there already, of the same key, is left alone. Raises `StoreRefusedError` for a bad row,
-    `InvalidConfigError` where something else stands at `out`.
+    A store that is there already, of the same key, is left alone; where another process makes `out`, its end is
+    waited for. Raises `StoreRefusedError` for a bad row, `InvalidConfigError` where something else stands at `out`, or
+    nothing can be written.
     """
-    if (done := _finished(out, key)) is not None:
-        return done
-    directory = out.with_name(f"{out.name}.rendering-{key}")
-    directory.mkdir(parents=True, exist_ok=True)
+    out = out.absolute()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(out.with_name(f".{out.name}.rendering")):
+            if (done := _finished(out, key)) is not None:
+                return done
+            directory = out.with_name(f"{out.name}.rendering-{key}")
+            directory.mkdir(exist_ok=True)
+            reports = _rendered(source, directory, options, engine, progress)
+            return _finish(directory, out, key, reports)
+    except OSError as error:
+        raise InvalidConfigError(
+            f"'{out}' cannot be written ({error}). What was rendered is kept: mend that, and render again."
+        ) from error
+
+
+def _rendered(
+    source: Input, directory: Path, options: RenderOptions, engine: Engine, progress: ReportProgress
+) -> list[PartReport]:
+    """Render what `directory` lacks; the reports of all chunks, in order."""
     chunks = chunks_of(source)
     reports = {chunk.number: found for chunk in chunks if (found := part_report(directory, chunk.number)) is not None}
     total = PartReport()
@@ -77,7 +96,7 @@ def render_store(
         reports[number] = report
         total.add(report)
         progress(len(reports), len(chunks), total)
-    return _finish(directory, out, key, [reports[chunk.number] for chunk in chunks])
+    return [reports[chunk.number] for chunk in chunks]
 
 
 def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -> str:
@@ -101,14 +120,29 @@ def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends; wait for whoever holds it."""
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.info("waiting for another process that renders or pulls the same, which holds %s", path)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Hold a lock that ends with the process, however it ends; wait for whoever holds it. The file goes with it."""
+    while True:
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.warning("waiting for another process that renders or pulls the same, which holds %s", path)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(file, path):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is still the one of that name: whoever held the lock before removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
@@ -157,6 +191,6 @@ def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport])
     counts = {**asdict(total), "rejects": []}
     (directory / REPORT).write_text(json.dumps({"key": key, "counts": counts}, indent=1), encoding="utf-8")
     directory.rename(out)
-    for stale in out.parent.glob(f"{out.name}.rendering-*"):
+    for stale in out.parent.glob(f"{glob.escape(out.name)}.rendering-*"):
         shutil.rmtree(stale, ignore_errors=True)
     return total

@@ -124,16 +124,17 @@ def _sample(
         if isinstance(row.value, RowError):
             raise row.value
         sample = renderer.render(conversation_of(row.value))
-    except RowError as error:
+    except (RowError, RecursionError) as error:
+        reason = str(error) if isinstance(error, RowError) else "it is nested too deeply"
         if options.on_error is OnError.STOP:
             raise StoreRefusedError(
-                f"File '{chunk.path}', row {row.number}: {error}. Mend the row, or set bad rows aside with "
+                f"File '{chunk.path}', row {row.number}: {reason}. Mend the row, or set bad rows aside with "
                 "--on-error collect.",
                 shard=chunk.path,
                 row=row.number,
             ) from error
         report.rejected += 1
-        report.rejects.append(Reject(path=chunk.path, row=row.number, reason=str(error)))
+        report.rejects.append(Reject(path=chunk.path, row=row.number, reason=reason))
         return None
     length = len(sample.input_ids) if options.max_length is None else min(len(sample.input_ids), options.max_length)
     # The first token has no predecessor, so nothing learns from its being a target.

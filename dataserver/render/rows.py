@@ -6,12 +6,12 @@ Where a chunk begins depends on the files alone, so that the same input is cut i
 render it and however often they are killed.
 """
 
-import gzip
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -20,6 +20,9 @@ import pyarrow.parquet as pq
 from dataserver.errors import StoreRefusedError
 from dataserver.render.conversation import RowError
 from dataserver.stores.discovery import discover
+from dataserver.stores.files import FileStamp
+from dataserver.stores.json_lines import json_lines
+from dataserver.stores.local_files import LocalFiles
 
 # A chunk is what is lost when a process is killed, and what one process holds at a time.
 _CHUNK_BYTES: Final = (64 << 10, 16 << 20)
@@ -30,11 +33,25 @@ _READ_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A set of conversations: local files in `directory`, of one `format` (json, parquet, arrow), in order."""
+    """A set of conversations: local files in `directory`, of one `format` (json, parquet, arrow), in order.
+
+    `stamps`: what tells each file from a later one of its name, as they were when the input was found.
+    """
 
     directory: Path
     format: str
     paths: tuple[str, ...]
+    stamps: tuple[FileStamp, ...]
+
+    def check_unchanged(self, path: str) -> None:
+        """Raise `StoreRefusedError` if the file at `path` is not the one that was found."""
+        was, now = self.stamps[self.paths.index(path)], LocalFiles(root=self.directory).stat(path)
+        if now != was:
+            raise StoreRefusedError(
+                f"File '{path}' changed while it was rendered (it was {was}, and is {now}). Wait until whoever writes "
+                "it is done, and render again.",
+                shard=path,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +81,23 @@ class InputRow:
 def find_input(path: Path) -> Input:
     """The files at `path`, found as those of a store are; raises what `discover` raises."""
     found = discover(path)
-    return Input(directory=path if path.is_dir() else path.parent, format=found.format, paths=found.paths)
+    directory = path if path.is_dir() else path.parent
+    stamps = tuple(LocalFiles(root=directory).stat(name) for name in found.paths)
+    return Input(directory=directory, format=found.format, paths=found.paths, stamps=stamps)
 
 
 def chunks_of(source: Input) -> tuple[Chunk, ...]:
-    """All chunks, in the order of their rows. Reads text files once, of others the footers."""
+    """All chunks, in the order of their rows. Reads text files once, of others the footers.
+
+    Raises `StoreRefusedError` for a file that cannot be read.
+    """
     sizes = {path: (source.directory / path).stat().st_size for path in source.paths}
     wanted = min(max(sum(sizes.values()) // _CHUNKS_WANTED, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
     cut = {"json": _cut_text, "parquet": _cut_parquet, "arrow": _cut_arrow}[source.format]
-    found = [(path, place) for path in source.paths for place in cut(source.directory / path, wanted)]
+    found = []
+    for path in source.paths:
+        with _faults_told(path):
+            found += [(path, place) for place in cut(source.directory / path, wanted)]
     return tuple(
         Chunk(number=number, path=path, block=block, begin=begin, end=end, first_row=first_row)
         for number, (path, (block, begin, end, first_row)) in enumerate(found)
@@ -80,13 +105,30 @@ def chunks_of(source: Input) -> tuple[Chunk, ...]:
 
 
 def rows_of(source: Input, chunk: Chunk) -> Iterator[InputRow]:
-    """The rows of a chunk; a line that is no object comes with its fault."""
-    path = source.directory / chunk.path
-    if source.format == "json":
-        lines = _lines(path, chunk.begin, chunk.end)
-        return (InputRow(number=chunk.first_row + at, value=_object(line)) for at, line in enumerate(lines))
-    batch = _parquet_rows(path, chunk) if source.format == "parquet" else _arrow_rows(path, chunk)
-    return (InputRow(number=chunk.first_row + at, value=row) for at, row in enumerate(batch.to_pylist()))
+    """The rows of a chunk; a line that is no object comes with its fault.
+
+    Raises `StoreRefusedError` for a file that cannot be read, or is another one now.
+    """
+    values = _objects(source, chunk) if source.format == "json" else _records(source, chunk)
+    number = chunk.first_row
+    while True:
+        with _faults_told(chunk.path):
+            value = next(values, None)
+        if value is None:
+            break
+        yield InputRow(number=number, value=value)
+        number += 1
+    source.check_unchanged(chunk.path)
+
+
+@contextmanager
+def _faults_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StoreRefusedError(
+            f"File '{path}' cannot be read ({error}). Was it cut off, or is it damaged?", shard=path
+        ) from error
 
 
 # -- text ------------------------------------------------------------------------------------
@@ -129,20 +171,15 @@ def _is_compressed(path: Path) -> bool:
     return path.suffix.lower() in (".gz", ".zst")
 
 
-def _lines(path: Path, begin: int, end: int) -> Iterator[bytes]:
-    if end < 0:
-        with _decompressed(path) as stream:
-            yield from stream
+def _objects(source: Input, chunk: Chunk) -> Iterator[dict[str, Any] | RowError]:
+    if chunk.end < 0:
+        for _, line in json_lines(LocalFiles(root=source.directory).open(chunk.path)):
+            yield _object(line)
         return
-    with path.open("rb") as file:
-        file.seek(begin)
-        yield from io.BytesIO(file.read(end - begin))
-
-
-def _decompressed(path: Path) -> BinaryIO:
-    if path.suffix.lower() == ".gz":
-        return cast("BinaryIO", gzip.open(path, "rb"))
-    return io.BufferedReader(cast("io.RawIOBase", pa.CompressedInputStream(pa.OSFile(str(path), "rb"), "zstd")))
+    with (source.directory / chunk.path).open("rb") as file:
+        file.seek(chunk.begin)
+        for line in io.BytesIO(file.read(chunk.end - chunk.begin)):
+            yield _object(line)
 
 
 def _object(line: bytes) -> dict[str, Any] | RowError:
@@ -177,6 +214,12 @@ def _cut_arrow(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
 def _slices(rows: int, size: int, wanted: int) -> Iterator[tuple[int, int]]:
     step = max(1, rows * wanted // max(size, 1))
     return ((begin, min(begin + step, rows)) for begin in range(0, rows, step))
+
+
+def _records(source: Input, chunk: Chunk) -> Iterator[dict[str, Any]]:
+    path = source.directory / chunk.path
+    batch = _parquet_rows(path, chunk) if source.format == "parquet" else _arrow_rows(path, chunk)
+    yield from batch.to_pylist()
 
 
 def _parquet_rows(path: Path, chunk: Chunk) -> pa.Table:

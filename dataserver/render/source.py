@@ -33,11 +33,10 @@ def rendered(
     directory.mkdir(parents=True, exist_ok=True)
     conversations = find_input(_local(path, directory, storage_options, progress))
     key = job_key(conversations, options, memory=directory / "digests.json")
-    with locked(directory / f"{key}.lock"):
-        render_store(
-            conversations, directory / key, options,
-            key=key, engine=LocalEngine(), progress=lambda done, total, _report: progress(done, total),
-        )  # fmt: skip
+    render_store(
+        conversations, directory / key, options,
+        key=key, engine=LocalEngine(), progress=lambda done, total, _report: progress(done, total),
+    )  # fmt: skip
     return directory / key
 
 

@@ -47,6 +47,7 @@ class TemplateRenderer:
         """See `sample.Renderer`."""
         messages, tools = list(conversation.messages), list(conversation.tools)
         text = self._text(messages, tools)
+        _check_parts(messages, text)
         encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         ids = list(encoded["input_ids"])
         offsets = np.array(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
@@ -72,6 +73,10 @@ class TemplateRenderer:
             )
         except (TemplateError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise RowError(f"the chat template refuses it ({type(error).__name__}: {error})") from error
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RowError(f"it holds half of a surrogate pair, which is no text ({error})") from error
         return text
 
     def _turn(self, text: str, messages: Sequence[Message], tools: list[dict[str, Any]], index: int) -> _Span:
@@ -120,6 +125,16 @@ def _tokens_of(offsets: NDArray[np.int64], span: _Span) -> tuple[int, int, int]:
     touching = int(np.searchsorted(offsets[:, 0], span.end, side="left"))
     first = int(np.searchsorted(offsets[:, 1], span.begin, side="right"))
     return begin, max(begin, end), (begin - first) + max(0, touching - max(begin, end))
+
+
+def _check_parts(messages: Sequence[Message], text: str) -> None:
+    """A template that knows no lists of parts writes them as Python does, brackets and quotes and all."""
+    for index, message in enumerate(messages):
+        if isinstance(message["content"], list) and str(message["content"]) in text:
+            raise RowError(
+                f"messages[{index}].content is a list of parts, which the chat template writes out as a list: "
+                "give the content as text"
+            )
 
 
 def _unstable(index: int, what: str, text: str, part: str) -> RowError:

@@ -66,7 +66,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         raise InvalidConfigError("rendering needs more packages: pip install 'dataserver[render]'") from error
     try:
         return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # the package raises whatever a broken file leads to
         raise InvalidConfigError(f"no tokenizer can be loaded from '{directory}' ({error})") from error
 
 
@@ -83,7 +83,10 @@ def _stop_ids(tokenizer: Tokenizer, directory: Path) -> frozenset[int]:
     stops = {tokenizer.eos_token_id}
     path = directory / "generation_config.json"
     if path.is_file():
-        eos = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        try:
+            eos = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError) as error:
+            raise InvalidConfigError(f"'{path}' is no JSON object ({error}): copy it again, or remove it") from error
         stops.update(eos if isinstance(eos, list) else [eos])
     stops.discard(None)
     if not stops:

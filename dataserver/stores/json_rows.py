@@ -119,7 +119,10 @@ class RowParser:
         )
 
     def _check_keys(self, number: int, line: bytes) -> None:
-        keys = [key for key, _ in json.loads(line, object_pairs_hook=list)]
+        try:
+            keys = [key for key, _ in json.loads(line, object_pairs_hook=list)]
+        except RecursionError as error:
+            raise line_refusal(self._source, number, "it is nested too deeply to be read.") from error
         twice = next((key for at, key in enumerate(keys) if key in keys[:at]), None)
         if twice is not None:
             problem = "the line has this key twice, and nothing says which of them counts."
@@ -155,7 +158,9 @@ class RowParser:
         for at, value in enumerate(values):
             if type(value) not in allowed:
                 raise line_refusal(self._source, number, f"value {at} is {_named(value)} and no number.", column=name)
-        return [int(value) if isinstance(value, bool) else value for value in values]
+        # Of two whole numbers that no type holds both of, a double tells enough: one of them is refused.
+        kind = int if _are_int64(values) else float
+        return [None if value is None else kind(value) for value in values]
 
 
 def _wanted(loss_mask: LossMask) -> tuple[str, ...]:
@@ -179,8 +184,11 @@ def _small_numbers(name: str, values: object) -> "Values | None":
 
 def _number_type(values: list[Any] | None) -> pa.DataType:
     """64-bit integers where all values are, so that messages show them as they were written."""
-    whole = all(value is None or (isinstance(value, int) and -(2**63) <= value < 2**63) for value in values or ())
-    return pa.int64() if whole else pa.float64()
+    return pa.int64() if _are_int64(values or []) else pa.float64()
+
+
+def _are_int64(values: list[Any]) -> bool:
+    return all(value is None or (isinstance(value, int) and -(2**63) <= value < 2**63) for value in values)
 
 
 def _named(value: object) -> str:

@@ -132,6 +132,20 @@ def test_a_conversation_that_begins_with_the_assistant_is_refused(chatml):
         open_renderer(RenderOptions(tokenizer=chatml, family="template")).render(conversation(("assistant", "hi")))
 
 
+def test_a_list_of_parts_that_the_template_writes_out_as_a_list_is_refused(chatml):
+    parts = [{"type": "text", "text": "hello"}]
+    messages = ({"role": "user", "content": "hi"}, {"role": "assistant", "content": parts})
+    renderer = open_renderer(RenderOptions(tokenizer=chatml, family="template"))
+    with pytest.raises(RowError, match=r"messages\[1\].content is a list of parts"):
+        renderer.render(Conversation(messages=messages, tools=()))
+
+
+def test_half_a_surrogate_pair_is_refused(chatml):
+    renderer = open_renderer(RenderOptions(tokenizer=chatml, family="template"))
+    with pytest.raises(RowError, match="surrogate"):
+        renderer.render(conversation(("user", "hi"), ("assistant", "cut off \ud83d")))
+
+
 def test_what_is_no_tokenizer_is_refused_by_name(tmp_path, chatml):
     with pytest.raises(InvalidConfigError, match="holds no tokenizer"):
         open_renderer(RenderOptions(tokenizer=tmp_path))

@@ -108,6 +108,8 @@ FAULTS = {
     '{"input_ids": [1, -2], "loss_mask": [0, 1]}': ("2", "input_ids", "holds -2, a negative token id"),
     '{"input_ids": [1, 2147483648], "loss_mask": [0, 1]}': ("2", "input_ids", "holds 2147483648, above 2147483647"),
     '{"input_ids": [1, 18446744073709551616], "loss_mask": [0, 1]}': ("2", "input_ids", "above 2147483647"),
+    '{"input_ids": [1, 18446744073709551615], "loss_mask": [0, 1]}': ("2", "input_ids", "above 2147483647"),
+    '{"input_ids": [0.5, 9007199254740993], "loss_mask": [0, 1]}': ("2", "input_ids", "not a whole number"),
     '{"input_ids": [1, null], "loss_mask": [0, 1]}': ("2", "input_ids", "holds a null"),
     '{"input_ids": null, "loss_mask": [0, 1]}': ("2", "input_ids", "input_ids is null"),
     '{"input_ids": [1, 2], "loss_mask": [0, 0.5]}': ("2", "loss_mask", "must contain only 0s and 1s."),
@@ -122,6 +124,11 @@ FAULTS = {
     '{"input_ids": [1, 2], "loss_mask": [0, 1], "x": 1, "x": "a: b"}': ("", "x", "this key twice"),
     '\ufeff{"input_ids": [1, 2], "loss_mask": [0, 1]}': ("", "1", "BOM"),
 }
+
+
+def test_a_line_that_is_nested_too_deeply_is_refused(opened, written):
+    nested = '{"input_ids": [1, 2], "loss_mask": [0, 1], "x": ' + '{"y": ' * 1000 + "0" + "}" * 1001 + "\n"
+    assert "nested too deeply" in refused(opened, written(nested.encode())).message
 
 
 @pytest.mark.parametrize("line", FAULTS)

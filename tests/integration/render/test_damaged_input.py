@@ -1,0 +1,89 @@
+"""`store render` of input that is cut off, damaged, or written while it is read; and two who render at once."""
+
+import gzip
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from dataserver.errors import StoreRefusedError
+from dataserver.render import LocalEngine
+from dataserver.render.job import PartReport, Work, job_key, render_store
+from dataserver.render.rows import find_input
+from dataserver.render_options import render_options
+from dataserver.stores import open_store
+
+LINE = b'{"prompt": "one", "completion": "two"}\n'
+
+
+def ignore(_done: int, _total: int, _report: PartReport) -> None:
+    """Tell nobody."""
+
+
+def render(source: Path, out: Path, tokenizer: Path, engine=None) -> PartReport:
+    options = render_options(tokenizer=tokenizer, family="template")
+    found = find_input(source)
+    key = job_key(found, options)
+    return render_store(found, out, options, key=key, engine=engine or LocalEngine(1), progress=ignore)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("cut.jsonl.gz", gzip.compress(LINE * 1000)[:-20]),
+        ("plain.jsonl.gz", LINE),
+        ("plain.jsonl.zst", LINE),
+        ("bad.parquet", b"PAR1junkPAR1"),
+        ("bad.arrow", b"ARROW1junk"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_name(chatml, tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(StoreRefusedError, match=name):
+        render(tmp_path / name, tmp_path / "out", chatml)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_written_while_it_is_rendered_refuses_the_store(chatml, tmp_path):
+    source = tmp_path / "chats.jsonl"
+    source.write_bytes(LINE * 4)
+
+    def engine(work: Work):
+        # As long as before, and as many rows: nothing but the file's stamp tells.
+        source.write_bytes(LINE.replace(b"two", b"six") * 4)
+        yield from LocalEngine(1)(work)
+
+    with pytest.raises(StoreRefusedError, match=r"chats.jsonl' changed while it was rendered"):
+        render(source, tmp_path / "out", chatml, engine)
+    assert not (tmp_path / "out").exists()
+
+
+def test_who_comes_second_waits_and_finds_the_store(chatml, tmp_path):
+    source = tmp_path / "chats.jsonl"
+    source.write_bytes(LINE * 4)
+
+    def nothing_left(_work: Work):
+        raise AssertionError("rendered twice")
+
+    second = threading.Thread(target=render, args=(source, tmp_path / "out", chatml, nothing_left))
+
+    def engine(work: Work):
+        second.start()
+        yield from LocalEngine(1)(work)
+
+    report = render(source, tmp_path / "out", chatml, engine)
+    second.join()
+    with open_store(tmp_path / "out", index_dir=tmp_path / "index") as store:
+        assert len(store) == report.samples == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chats.jsonl", "index", "out"]
+
+
+def test_one_row_that_is_nested_without_end_is_set_aside(chatml, tmp_path):
+    deep = {"prompt": "a", "completion": "b", "tools": "[" * 100_000}
+    (tmp_path / "chats.jsonl").write_bytes(json.dumps(deep).encode() + b"\n" + LINE)
+    options = render_options(tokenizer=chatml, family="template", on_error="collect")
+    found = find_input(tmp_path / "chats.jsonl")
+    key = job_key(found, options)
+    report = render_store(found, tmp_path / "out", options, key=key, engine=LocalEngine(1), progress=ignore)
+    assert (report.samples, report.rejected) == (1, 1)
