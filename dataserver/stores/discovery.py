@@ -10,6 +10,7 @@ because passing over it could lose rows. The rules are the same wherever the fil
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,8 +180,8 @@ def _check_one_format(files: StoreFiles, formats: dict[str, str]) -> None:
 
 
 def _splits_refusal(files: StoreFiles) -> StoreRefusedError:
-    splits = _read_json(files, _SPLITS).get("splits", [])
-    choices = ", ".join(f"'{split}'" for split in splits)
+    splits = _read_json(files, _SPLITS).get("splits")
+    choices = ", ".join(f"'{split}'" for split in splits) if isinstance(splits, list) else "none that it names"
     return StoreRefusedError(
         f"'{files.name}' holds several splits of a data set: {choices}. Name one of them, as `split` in the "
         "configuration or --split at the command line."
@@ -212,6 +213,11 @@ def _discover_saved(files: StoreFiles) -> Discovery:
 
 
 def _check_are_there(files: StoreFiles, names: Iterable[str]) -> None:
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise StoreRefusedError(
+            f"'{files.name}/{_STATE}' names the data file '{twice}' twice, which would repeat its rows.", shard=twice
+        )
     for name in names:
         if "/" in name or not files.is_file(name):
             raise StoreRefusedError(

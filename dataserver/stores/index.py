@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import InternalError, InvalidConfigError
 
-# A build directory this old belongs to a process that was killed.
+# A build directory in which nothing was written for so long belongs to a process that was killed.
 _STALE_AFTER_S = 86_400.0
 _BUILDING = ".building-"
 
@@ -214,10 +214,15 @@ def _contents(directory: Path) -> dict[str, str]:
     return found
 
 
+def _last_change(directory: Path) -> float:
+    """When something was last written there: a pass over a large store may take days, and only its files tell."""
+    return max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
+
+
 def _sweep(root: Path) -> None:
     for left in root.glob(f"{_BUILDING}*"):
         try:
-            if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
+            if time.time() - _last_change(left) > _STALE_AFTER_S:
                 shutil.rmtree(left, ignore_errors=True)
         except FileNotFoundError:
             continue

@@ -36,7 +36,7 @@ class Reading:
         self._dp_world_size = dp_world_size
         self._threads = threads
         self._plans: Once[Cursor, Plan | EndOfRun] = Once(KEPT_PLANS)
-        self.fetches = Fetches([context.stages[0].table], threads)
+        self.fetches = self._new_fetches()
         self._readers: Counter[int] = Counter()
 
     async def plan(self, begin: Cursor) -> Plan | EndOfRun:
@@ -56,6 +56,11 @@ class Reading:
         self._readers = self._readers - Counter((dp_rank,))
         if not self._readers:
             self.fetches.close()
+            self.fetches = self._new_fetches()
+
+    def _new_fetches(self) -> Fetches:
+        """For whoever reads next: what is closed loads nothing any more."""
+        return Fetches([self.context.stages[0].table], self._threads)
 
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:
         plan = await self._threads.plan(self._planned, begin)

@@ -231,6 +231,9 @@ def test_a_saved_data_set_serves_the_files_that_its_state_names(opened, tmp_path
     store = opened(directory)
     assert first_tokens(store) == [1, 3]
     assert {entry.path for entry in store.ignored} == {"cache-5f.arrow", "dataset_info.json", "state.json"}
+    (directory / "state.json").write_text(json.dumps({"_data_files": [*files, files[0]]}))
+    assert "names the data file 'data-00000-of-00002.arrow' twice" in refusal(opened, directory)
+    (directory / "state.json").write_text(json.dumps({"_data_files": files}))
     (directory / "data-00001-of-00002.arrow").unlink()
     assert "names the data file 'data-00001-of-00002.arrow', which is not there" in refusal(opened, directory)
 

@@ -216,6 +216,15 @@ def test_what_killed_processes_left_is_swept_after_a_day(index_dir):
     assert [entry.name for entry in index_dir.iterdir()] == [".building-new"]
 
 
+def test_a_pass_of_more_than_a_day_is_left_alone_while_it_writes(index_dir):
+    with Building(index_dir) as building:
+        building.append("lengths", np.arange(3))
+        os.utime(building.path, (time.time() - 90_000,) * 2)
+        with Building(index_dir):
+            pass
+        assert building.path.exists()
+
+
 def test_processes_that_build_the_same_index_at_once_agree(path, index_dir):
     code = """
         import sys
