@@ -21,11 +21,11 @@ from typing import BinaryIO, Final, Protocol
 
 import xxhash
 
-from dataserver.errors import InvalidConfigError
+from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render.part import PartReport, part_name, part_report
 from dataserver.render.rows import Chunk, Input, chunks_of
 from dataserver.render.tokenizer import render_key
-from dataserver.render_options import RenderOptions
+from dataserver.render_options import OnError, RenderOptions
 from dataserver.stores.index import seal, unseal, write_atomically
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ def render_store(
         out.parent.mkdir(parents=True, exist_ok=True)
         with locked(out.with_name(f".{out.name}.rendering")):
             if (done := _finished(out, key)) is not None:
+                _refuse_rejected(out, done, options)
                 return done
             directory = out.with_name(f"{out.name}.rendering-{key}")
             directory.mkdir(exist_ok=True)
@@ -85,7 +86,11 @@ def _rendered(
 ) -> list[PartReport]:
     """Render what `directory` lacks; the reports of all chunks, in order."""
     chunks = chunks_of(source)
-    reports = {chunk.number: found for chunk in chunks if (found := part_report(directory, chunk.number)) is not None}
+    found = {chunk.number: part_report(directory, chunk.number) for chunk in chunks}
+    reports = {number: report for number, report in found.items() if report is not None}
+    if options.on_error is OnError.STOP:
+        # Parts of a job that collected bad rows: rendered again, so that the first one stops this job.
+        reports = {number: report for number, report in reports.items() if not report.rejected}
     total = PartReport()
     for report in reports.values():
         total.add(report)
@@ -176,6 +181,19 @@ def _finished(out: Path, key: str) -> PartReport | None:
     )
 
 
+def _refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
+    """A store that was made with bad rows set aside is no answer to who wants to hear of them."""
+    if options.on_error is OnError.STOP and report.rejected:
+        with (out / REJECTS).open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+        raise StoreRefusedError(
+            f"File '{first['path']}', row {first['row']}: {first['reason']}. It and {report.rejected - 1} more bad "
+            f"rows were set aside when '{out}' was rendered with on_error = collect: say so here too, or mend them.",
+            shard=first["path"],
+            row=first["row"],
+        )
+
+
 def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport]) -> PartReport:
     """Make the directory of parts the store: what is no data goes, then it is renamed in one step."""
     total = PartReport()
@@ -189,7 +207,7 @@ def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport])
     for left in directory.glob("*.tmp"):
         left.unlink()
     counts = {**asdict(total), "rejects": []}
-    (directory / REPORT).write_text(json.dumps({"key": key, "counts": counts}, indent=1), encoding="utf-8")
+    write_atomically(directory / REPORT, json.dumps({"key": key, "counts": counts}, indent=1))
     directory.rename(out)
     for stale in out.parent.glob(f"{glob.escape(out.name)}.rendering-*"):
         shutil.rmtree(stale, ignore_errors=True)

@@ -30,6 +30,9 @@ _CHUNKS_WANTED: Final = 64
 
 _READ_BYTES: Final = 1 << 20
 
+# Rows that are decoded at a time.
+_PARQUET_ROWS: Final = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
@@ -218,13 +221,23 @@ def _slices(rows: int, size: int, wanted: int) -> Iterator[tuple[int, int]]:
 
 def _records(source: Input, chunk: Chunk) -> Iterator[dict[str, Any]]:
     path = source.directory / chunk.path
-    batch = _parquet_rows(path, chunk) if source.format == "parquet" else _arrow_rows(path, chunk)
-    yield from batch.to_pylist()
+    if source.format == "parquet":
+        yield from _parquet_rows(path, chunk)
+    else:
+        yield from _arrow_rows(path, chunk).to_pylist()
 
 
-def _parquet_rows(path: Path, chunk: Chunk) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return file.read_row_group(chunk.block).slice(chunk.begin, chunk.end - chunk.begin)
+def _parquet_rows(path: Path, chunk: Chunk) -> Iterator[dict[str, Any]]:
+    """Rows of a slice of a row group. What stands before it is decoded too, but never held."""
+    row = 0
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(_PARQUET_ROWS, row_groups=[chunk.block]):
+            begin, end = max(chunk.begin - row, 0), min(chunk.end - row, batch.num_rows)
+            if begin < end:
+                yield from batch.slice(begin, end - begin).to_pylist()
+            row += batch.num_rows
+            if row >= chunk.end:
+                return
 
 
 def _arrow_rows(path: Path, chunk: Chunk) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ The only module that imports `transformers`, which here reads tokenizers and cha
 """
 
 import json
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,8 @@ _FILES: Final = (
 )  # fmt: skip
 
 # Whose versions can change what comes out.
+_NOT_INSTALLED: Final = "rendering needs more packages: pip install 'dataserver[render]'"
+
 _PACKAGES: Final = ("renderers", "transformers", "tokenizers", "jinja2")
 
 
@@ -34,7 +36,10 @@ def render_key(options: RenderOptions) -> str:
     """XXH3-128, in hex, of all that decides what a conversation is rendered to; raises `InvalidConfigError`."""
     digest = xxhash.xxh3_128()
     facts = options.model_dump(mode="json", exclude={"tokenizer", "on_error"})
-    versions = {name: version(name) for name in _PACKAGES}
+    try:
+        versions = {name: version(name) for name in _PACKAGES}
+    except PackageNotFoundError as error:
+        raise InvalidConfigError(_NOT_INSTALLED) from error
     digest.update(json.dumps([RENDER_VERSION, facts, versions], sort_keys=True).encode())
     for path in _files(options.tokenizer):
         content = path.read_bytes()
@@ -63,7 +68,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     try:
         from transformers import AutoTokenizer  # noqa: PLC0415 - slow to import, and not installed with every server
     except ImportError as error:
-        raise InvalidConfigError("rendering needs more packages: pip install 'dataserver[render]'") from error
+        raise InvalidConfigError(_NOT_INSTALLED) from error
     try:
         return AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # the package raises whatever a broken file leads to

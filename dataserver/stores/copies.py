@@ -119,6 +119,7 @@ class JsonCopies:
             facts = _Facts(rows=rows, size=copied.size, digest=_digest_of(copied))
             building.write_json(_FACTS, asdict(facts))
             building.publish(self._directory(digest))
+        self._checked.add(_stamp_of(self._directory(digest) / _ROWS))
         return facts
 
     def _rows_before(self, path: str) -> int:
@@ -144,12 +145,17 @@ class JsonCopies:
             return False
         if stat.st_size != facts.size:
             return False
-        stamp = (path, FileStamp(size=stat.st_size, version=f"{stat.st_mtime_ns} {stat.st_ino}"))
+        stamp = _stamp_of(path)
         if stamp not in self._checked:
             if _digest_of(LocalSource(name=path.name, size=stat.st_size, local_path=path)) != facts.digest:
                 return False
             self._checked.add(stamp)
         return True
+
+
+def _stamp_of(path: Path) -> tuple[Path, FileStamp]:
+    stat = path.stat()
+    return path, FileStamp(size=stat.st_size, version=f"{stat.st_mtime_ns} {stat.st_ino}")
 
 
 def _digest_of(source: ByteSource) -> str:

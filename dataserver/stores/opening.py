@@ -62,6 +62,10 @@ def open_store(
         discovery = _with_copies(discovery, index, loss_mask)
         place = _Place(where=where, options=options, index=index, loss_mask=loss_mask)
         manifest, tables = _find(place, discovery) or _admit(place, discovery, progress or report_nothing)
+        if discovery.copies is not None:
+            # Gone through once, here: the thread that serves rows must not wait for it.
+            for shard in manifest.shards:
+                discovery.copies.open(shard.path)
     except OSError as error:
         raise StoreRefusedError(f"Pretokenized dataset at '{where}' cannot be read ({error}).") from error
     cache = cache or shared_cache()

@@ -48,7 +48,9 @@ class Reading:
         self._plans.start(begin, lambda: self._make_plan(begin))
 
     def enter(self, dp_rank: int) -> None:
-        """Count a stream of this rank in."""
+        """Count a stream of this rank in. The first one begins to load ahead, as it does after a last one left."""
+        if not self._readers:
+            self.fetches = Fetches([self.context.stages[0].table], self._threads)
         self._readers[dp_rank] += 1
 
     def leave(self, dp_rank: int) -> None:

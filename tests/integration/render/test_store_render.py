@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dataserver.errors import InvalidConfigError
+from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render.conversation import conversation_of
 from dataserver.render.job import Work, job_key, render_store
 from dataserver.render.part import PartReport, render_part
-from dataserver.render.rows import find_input
+from dataserver.render.rows import chunks_of, find_input
 from dataserver.render.tokenizer import open_renderer
 from dataserver.render_options import RenderOptions, render_options
 from dataserver.stores import open_store
@@ -110,12 +111,13 @@ def test_more_processes_and_more_files_give_the_same_rows(rows, store, chatml, t
     assert contents(tmp_path / "again", tmp_path) == contents(store, tmp_path)
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
+@pytest.mark.parametrize("form", ["parquet", "wide_parquet", "arrow", "stream"])
 def test_columns_give_the_same_rows_as_lines(rows, store, chatml, tmp_path, form):
     table = pa.Table.from_pylist([{**row, "prompt": None} for row in rows])
-    source = tmp_path / f"chats.{'parquet' if form == 'parquet' else 'arrow'}"
-    if form == "parquet":
-        pq.write_table(table, source, row_group_size=90)
+    source = tmp_path / f"chats.{'parquet' if 'parquet' in form else 'arrow'}"
+    if "parquet" in form:
+        pq.write_table(table, source, row_group_size=90 if form == "parquet" else None)
+        assert form == "parquet" or len(chunks_of(find_input(source))) > 1, "one row group, in more than one chunk"
     else:
         opened = pa.ipc.new_file if form == "arrow" else pa.ipc.new_stream
         with pa.OSFile(str(source), "wb") as sink, opened(sink, table.schema) as writer:
@@ -203,3 +205,13 @@ def test_a_ray_cluster_gives_the_same_bytes_and_the_same_refusals(rows, store, c
     bad = write_lines(tmp_path / "bad.jsonl", [*rows[:10], {"messages": "hi"}])
     refusal = render(bad, *words, "--out", tmp_path / "bad", fails=True)
     assert "File 'bad.jsonl', row 10: 'messages' is text, not a list of messages." in refusal.stderr
+
+
+def test_a_store_with_bad_rows_set_aside_is_no_answer_to_who_would_stop_at_them(rows, chatml, tmp_path):
+    source, out = write_lines(tmp_path / "chats.jsonl", [*rows[:20], {"messages": []}, *rows[20:40]]), tmp_path / "out"
+    assert render_here(source, out, tokenizer=chatml, on_error="collect").rejected == 1
+    with pytest.raises(StoreRefusedError, match=r"row 20: its list of messages is empty. It and 0 more bad rows were"):
+        render_here(source, out, tokenizer=chatml)
+    shutil.rmtree(out)
+    with pytest.raises(StoreRefusedError, match=r"File 'chats.jsonl', row 20: its list of messages is empty"):
+        render_here(source, out, tokenizer=chatml)
