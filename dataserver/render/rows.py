@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
+from dataserver.render.columns import arrow_rows, cut_arrow, cut_parquet, parquet_rows
 from dataserver.render.conversation import RowError
 from dataserver.stores.discovery import discover
 from dataserver.stores.files import FileStamp
@@ -29,9 +29,6 @@ _CHUNK_BYTES: Final = (64 << 10, 16 << 20)
 _CHUNKS_WANTED: Final = 64
 
 _READ_BYTES: Final = 1 << 20
-
-# Rows that are decoded at a time.
-_PARQUET_ROWS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +93,7 @@ def chunks_of(source: Input) -> tuple[Chunk, ...]:
     """
     sizes = {path: (source.directory / path).stat().st_size for path in source.paths}
     wanted = min(max(sum(sizes.values()) // _CHUNKS_WANTED, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
-    cut = {"json": _cut_text, "parquet": _cut_parquet, "arrow": _cut_arrow}[source.format]
+    cut = {"json": _cut_text, "parquet": cut_parquet, "arrow": cut_arrow}[source.format]
     found = []
     for path in source.paths:
         with _faults_told(path):
@@ -132,9 +129,6 @@ def _faults_told(path: str) -> Iterator[None]:
         raise StoreRefusedError(
             f"File '{path}' cannot be read ({error}). Was it cut off, or is it damaged?", shard=path
         ) from error
-
-
-# -- text ------------------------------------------------------------------------------------
 
 
 def _cut_text(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
@@ -193,65 +187,6 @@ def _object(line: bytes) -> dict[str, Any] | RowError:
     return value if isinstance(value, dict) else RowError(f"it is {type(value).__name__}, not a JSON object")
 
 
-# -- columns ---------------------------------------------------------------------------------
-
-
-def _cut_parquet(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
-    metadata = pq.read_metadata(path)
-    row = 0
-    for block in range(metadata.num_row_groups):
-        group = metadata.row_group(block)
-        for begin, end in _slices(group.num_rows, group.total_byte_size, wanted):
-            yield block, begin, end, row + begin
-        row += group.num_rows
-
-
-def _cut_arrow(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
-    row = 0
-    for block, batch in enumerate(_batches(path)):
-        for begin, end in _slices(batch.num_rows, batch.nbytes, wanted):
-            yield block, begin, end, row + begin
-        row += batch.num_rows
-
-
-def _slices(rows: int, size: int, wanted: int) -> Iterator[tuple[int, int]]:
-    step = max(1, rows * wanted // max(size, 1))
-    return ((begin, min(begin + step, rows)) for begin in range(0, rows, step))
-
-
 def _records(source: Input, chunk: Chunk) -> Iterator[dict[str, Any]]:
-    path = source.directory / chunk.path
-    if source.format == "parquet":
-        yield from _parquet_rows(path, chunk)
-    else:
-        yield from _arrow_rows(path, chunk).to_pylist()
-
-
-def _parquet_rows(path: Path, chunk: Chunk) -> Iterator[dict[str, Any]]:
-    """Rows of a slice of a row group. What stands before it is decoded too, but never held."""
-    row = 0
-    with pq.ParquetFile(path, pre_buffer=False) as file:
-        for batch in file.iter_batches(_PARQUET_ROWS, row_groups=[chunk.block]):
-            begin, end = max(chunk.begin - row, 0), min(chunk.end - row, batch.num_rows)
-            if begin < end:
-                yield from batch.slice(begin, end - begin).to_pylist()
-            row += batch.num_rows
-            if row >= chunk.end:
-                return
-
-
-def _arrow_rows(path: Path, chunk: Chunk) -> pa.RecordBatch:
-    for block, batch in enumerate(_batches(path)):
-        if block == chunk.block:
-            return batch.slice(chunk.begin, chunk.end - chunk.begin)
-    raise StoreRefusedError(f"'{path}' has no record batch {chunk.block} any more: it changed while it was read")
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """Record batches of an Arrow file or stream, mapped."""
-    source = pa.memory_map(str(path))
-    if source.read(6) == b"ARROW1":
-        file = pa.ipc.open_file(source)
-        return (file.get_batch(at) for at in range(file.num_record_batches))
-    source.seek(0)
-    return iter(pa.ipc.open_stream(source))
+    read = parquet_rows if source.format == "parquet" else arrow_rows
+    return read(source.directory / chunk.path, chunk.block, chunk.begin, chunk.end)
