@@ -50,7 +50,7 @@ class Reading:
     def enter(self, dp_rank: int) -> None:
         """Count a stream of this rank in. The first one begins to load ahead, as it does after a last one left."""
         if not self._readers:
-            self.fetches = Fetches([self.context.stages[0].table], self._threads)
+            self.fetches = self._new_fetches()
         self._readers[dp_rank] += 1
 
     def leave(self, dp_rank: int) -> None:
@@ -58,10 +58,9 @@ class Reading:
         self._readers = self._readers - Counter((dp_rank,))
         if not self._readers:
             self.fetches.close()
-            self.fetches = self._new_fetches()
 
     def _new_fetches(self) -> Fetches:
-        """For whoever reads next: what is closed loads nothing any more."""
+        """What is closed loads nothing any more."""
         return Fetches([self.context.stages[0].table], self._threads)
 
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:

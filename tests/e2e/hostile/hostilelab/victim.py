@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 START_S = 60.0
 SETTLE_S = 10.0
 
-# Pools of threads fill as they are used: ledger 4, plan 2, encode 1, store 2, inspect 2, and the default one of asyncio.
+# Pools of threads fill as they are used: ledger 4, plan 2, encode 1, store 2, inspect 2, and asyncio
 POOL_THREADS = 16
 
 
