@@ -1,9 +1,10 @@
 """The engine of one machine: a process a core, each with a renderer of its own."""
 
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 from dataserver.render.job import Work
@@ -63,9 +64,18 @@ def _here(work: Work) -> Iterator[tuple[int, PartReport]]:
 
 def _begin(options: RenderOptions) -> None:
     global _renderer, _options
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     # One thread a process: the processes share the cores.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     _options, _renderer = options, open_renderer(options)
+
+
+def _end_with_parent() -> None:
+    """Whoever is killed ends no pool, and its processes would wait for work for ever, some 350 MB each."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _render(source: Input, chunk: Chunk, directory: Path) -> PartReport:
