@@ -21,7 +21,7 @@ from dataserver.render.columns import arrow_rows, cut_arrow, cut_parquet, parque
 from dataserver.render.conversation import RowError
 from dataserver.stores.discovery import discover
 from dataserver.stores.files import FileStamp
-from dataserver.stores.json_lines import json_lines
+from dataserver.stores.json_lines import MAX_LINE_BYTES, json_lines
 from dataserver.stores.local_files import LocalFiles
 
 # A chunk is what is lost when a process is killed, and what one process holds at a time.
@@ -153,7 +153,12 @@ def _end_of_chunk(file: io.BufferedReader, begin: int, wanted: int) -> tuple[int
     while left > 0 and (read := file.read(min(left, _READ_BYTES))):
         lines += read.count(b"\n")
         left -= len(read)
-    rest = file.readline()
+    rest = file.readline(MAX_LINE_BYTES + 1)
+    if len(rest) > MAX_LINE_BYTES:
+        raise StoreRefusedError(
+            f"File '{Path(file.name).name}': the line after byte {begin} is longer than {MAX_LINE_BYTES} bytes. "
+            "Write one conversation a line."
+        )
     if rest or (file.tell() > begin and not _ends_a_line(file)):
         lines += 1
     return file.tell(), lines

@@ -152,9 +152,25 @@ def _check_process() -> None:
         )
 
 
+# No store has as many; a shard is some hundred megabytes.
+_MOST_OBJECTS = 1_000_000
+
+
 def _list(store: "ObjectStore") -> list[ObjectInfo]:
+    """All objects. A listing that goes in circles, or on for ever, is refused and not followed."""
+    found: dict[str, ObjectInfo] = {}
     with _faults_told():
-        return [_info(meta["path"], meta) for chunk in obstore.list(store, chunk_size=_LIST_CHUNK) for meta in chunk]
+        for chunk in obstore.list(store, chunk_size=_LIST_CHUNK):
+            for meta in chunk:
+                if meta["path"] in found:
+                    raise StoreRefusedError(f"The storage lists '{meta['path']}' twice: its listing goes in circles.")
+                found[meta["path"]] = _info(meta["path"], meta)
+            if len(found) > _MOST_OBJECTS:
+                raise StoreRefusedError(
+                    f"The storage lists more than {_MOST_OBJECTS:,} objects here: name a longer prefix, or write "
+                    "fewer, larger files."
+                )
+    return list(found.values())
 
 
 def _info(path: str, meta: "ObjectMeta") -> ObjectInfo:

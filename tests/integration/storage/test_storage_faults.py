@@ -5,7 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dataserver.errors import InvalidConfigError, StoreDamagedError, StoreNotFoundError, UnavailableError
+from dataserver.errors import (
+    InvalidConfigError,
+    StoreDamagedError,
+    StoreNotFoundError,
+    StoreRefusedError,
+    UnavailableError,
+)
 from dataserver.storage import ObjectInfo, ReadPolicy
 
 SIZE = 4 << 20
@@ -151,4 +157,20 @@ def test_a_request_that_the_storage_rejects_is_not_repeated(faulty) -> None:
 def test_what_is_not_there_is_not_found(faulty) -> None:
     faulty.script = [faulty.refuse(404, "NoSuchBucket")]
     with pytest.raises(StoreNotFoundError, match="HTTP 404 NoSuchBucket"):
+        faulty.storage().list()
+
+
+@pytest.mark.slow
+def test_a_listing_that_goes_in_circles_is_refused_and_not_followed(faulty) -> None:
+    page = (
+        b'<?xml version="1.0"?><ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again'
+        b"</NextContinuationToken><Contents><Key>chat/part-0.parquet</Key><Size>5</Size><ETag>&quot;a&quot;</ETag>"
+        b"<LastModified>2026-11-02T00:00:00Z</LastModified></Contents></ListBucketResult>"
+    )
+
+    def lists(handler, _begin: int, _end: int) -> None:
+        handler.answer(200, page, len(page), {"Content-Type": "application/xml"})
+
+    faulty.script = [lists] * 100_000
+    with pytest.raises(StoreRefusedError, match=r"lists 'part-0\.parquet' twice: its listing goes in circles"):
         faulty.storage().list()
