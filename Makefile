@@ -47,7 +47,7 @@ test: setup postgresql ## run the tests that take seconds each
 	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
 test-all: setup postgresql ## run the tests that `make test` leaves out
-	$(RUN) python -m pytest -m "slow or gpu"
+	$(RUN) python -m pytest $(PARALLEL) -m "slow or gpu"
 
 check: setup ## lint, types, import rules, contract, generated files; writes nothing
 	$(RUN) ruff check .

@@ -160,7 +160,8 @@ class Store:
         """
         wanted = np.asarray(rows, dtype=np.int64)
         self._check_range(wanted)
-        lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), self.longest_row if max_length is None else max_length)
+        longest = self.longest_row if max_length is None else max_length
+        lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), longest)
         pixel_bytes = self.images.pixel_bytes if images and self.images is not None else 0
         every = Wanted(token_bytes=4, mask=True, weights=True, pixel_bytes=pixel_bytes)
         return rows_of(self._shard_rows.read(wanted, lengths, every), self.images)
