@@ -1,5 +1,6 @@
 """A faulty S3 server on a real socket: every byte comes once, or the error names the object and the fault."""
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -113,7 +114,14 @@ def test_credentials_that_ran_out_are_looked_up_anew(faulty, monkeypatch, status
 
 def test_many_readers_whose_credentials_ran_out_all_go_on(faulty) -> None:
     storage = faulty.storage()
-    faulty.script = [faulty.refuse(403, "ExpiredToken")] * 8
+    # All eight have asked before the first is refused: with one's fresh credentials the others would go on at once.
+    all_asked = threading.Barrier(8)
+
+    def expired(handler, _begin: int, _end: int) -> None:
+        all_asked.wait(30)
+        handler.error(403, "ExpiredToken")
+
+    faulty.script = [expired] * 8
     spans = [(at * 1000, at * 1000 + 5000) for at in range(32)]
     with ThreadPoolExecutor(8) as pool:
         read = list(pool.map(lambda span: storage.read(INFO, *span), spans))
