@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render_options import RenderOptions
-from dataserver.settings import GivenPath, PathOrUrl, Settings
+from dataserver.settings import GivenPath, PathOrUrl, Settings, faults_of
 
 ENVIRONMENT_PREFIX = "DATASERVER_"
 
@@ -183,11 +183,7 @@ def parse_config(settings: Mapping[str, Any]) -> ServerConfig:
     try:
         return ServerConfig.model_validate(settings)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'configuration'}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
-        raise InvalidConfigError(f"configuration refused: {faults}") from error
+        raise InvalidConfigError(f"configuration refused: {faults_of(error, 'configuration')}") from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from dataserver.errors import InvalidConfigError
-from dataserver.settings import GivenPath, Settings
+from dataserver.settings import GivenPath, Settings, faults_of
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -48,5 +48,4 @@ def render_options(**settings: object) -> RenderOptions:
     try:
         return RenderOptions.model_validate(settings)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise InvalidConfigError(f"rendering refused: {faults}") from error
+        raise InvalidConfigError(f"rendering refused: {faults_of(error, 'options')}") from error

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 
 def _check_given(path: object) -> object:
@@ -30,3 +30,11 @@ class Settings(BaseModel):
     """Base of all settings: immutable, and an unknown field, an infinity or a NaN is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+def faults_of(error: ValidationError, whole: str) -> str:
+    """What is wrong, field by field; `whole` names what a fault of no single field concerns."""
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg'].removeprefix('Value error, ')}"
+        for fault in error.errors()
+    )

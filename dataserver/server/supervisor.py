@@ -28,7 +28,7 @@ from dataserver.config import ServerConfig, join_address, split_address
 from dataserver.errors import InvalidConfigError, UnavailableError
 from dataserver.server.admission import AdmissionReport
 from dataserver.server.metrics_endpoint import MetricsEndpoint
-from dataserver.server.process import end_on_signals, exit_at_once
+from dataserver.server.process import end_on_signals
 from dataserver.streaming.catalog import open_catalog
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,8 @@ class Supervisor:
         events: list[asyncio.Future[Any]] = [admitting, ending]
         await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
         if not admitting.done():
-            exit_at_once()
+            # Admission runs in a thread that nothing can interrupt; it leaves no half-written file behind.
+            os._exit(0)
         ending.cancel()
         admitting.result()
 
