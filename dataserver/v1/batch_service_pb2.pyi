@@ -1,5 +1,6 @@
 from dataserver.v1 import cursor_pb2 as _cursor_pb2
 from dataserver.v1 import run_spec_pb2 as _run_spec_pb2
+from dataserver.v1 import weight_sync_pb2 as _weight_sync_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -29,7 +30,7 @@ class StreamMicroBatchesRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id", "purpose", "eval", "dp_world_size", "begin")
+    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id", "purpose", "eval", "dp_world_size", "begin", "takes_offers")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORLD_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +42,7 @@ class Open(_message.Message):
     EVAL_FIELD_NUMBER: _ClassVar[int]
     DP_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    TAKES_OFFERS_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     world_rank: int
@@ -52,13 +54,16 @@ class Open(_message.Message):
     eval: _run_spec_pb2.EvalSpec
     dp_world_size: int
     begin: _cursor_pb2.Cursor
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., eval: _Optional[_Union[_run_spec_pb2.EvalSpec, _Mapping]] = ..., dp_world_size: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ...) -> None: ...
+    takes_offers: bool
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., eval: _Optional[_Union[_run_spec_pb2.EvalSpec, _Mapping]] = ..., dp_world_size: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., takes_offers: _Optional[bool] = ...) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("step",)
+    __slots__ = ("step", "offer")
     STEP_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
     step: int
-    def __init__(self, step: _Optional[int] = ...) -> None: ...
+    offer: int
+    def __init__(self, step: _Optional[int] = ..., offer: _Optional[int] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("micro_batches",)
@@ -67,29 +72,33 @@ class Credit(_message.Message):
     def __init__(self, micro_batches: _Optional[int] = ...) -> None: ...
 
 class StreamMicroBatchesResponse(_message.Message):
-    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "checksum")
+    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "offer", "checksum")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STEP_BEGUN_FIELD_NUMBER: _ClassVar[int]
     MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
     END_OF_RUN_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     opened: Opened
     step_begun: StepBegun
     micro_batch: MicroBatch
     end_of_run: EndOfRun
+    offer: _weight_sync_pb2.Offer
     checksum: int
-    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("base", "server_id")
+    __slots__ = ("base", "server_id", "offer")
     BASE_FIELD_NUMBER: _ClassVar[int]
     SERVER_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
     base: _cursor_pb2.Cursor
     server_id: str
-    def __init__(self, base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., server_id: _Optional[str] = ...) -> None: ...
+    offer: _weight_sync_pb2.Offer
+    def __init__(self, base: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., server_id: _Optional[str] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ...) -> None: ...
 
 class StepBegun(_message.Message):
-    __slots__ = ("step", "rounds", "end", "plan_digest", "sync_weights", "last", "target_count", "token_count", "sample_count", "weight_sum")
+    __slots__ = ("step", "rounds", "end", "plan_digest", "sync_weights", "last", "target_count", "token_count", "sample_count", "weight_sum", "orchestrator")
     STEP_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +109,7 @@ class StepBegun(_message.Message):
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_SUM_FIELD_NUMBER: _ClassVar[int]
+    ORCHESTRATOR_FIELD_NUMBER: _ClassVar[int]
     step: int
     rounds: int
     end: _cursor_pb2.Cursor
@@ -110,7 +120,8 @@ class StepBegun(_message.Message):
     token_count: int
     sample_count: int
     weight_sum: float
-    def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., weight_sum: _Optional[float] = ...) -> None: ...
+    orchestrator: _weight_sync_pb2.OrchestratorAddress
+    def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., weight_sum: _Optional[float] = ..., orchestrator: _Optional[_Union[_weight_sync_pb2.OrchestratorAddress, _Mapping]] = ...) -> None: ...
 
 class MicroBatch(_message.Message):
     __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "lengths", "target_count", "checksum", "loss_mask", "padding", "loss_weight", "images", "tokens")
