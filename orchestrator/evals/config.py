@@ -154,7 +154,7 @@ class EnvironmentConfig(Section):
 
     id: str = Field(min_length=1)
     """Its id; the package that holds it must be installed."""
-    args: dict[str, JsonValue] = {}
+    args: dict[str, JsonValue] = Field(default_factory=dict)
     """What it is made with."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first so many of its tasks."""
