@@ -10,11 +10,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from dataserver.errors import InvalidConfigError
+from dataserver.listening import Address, ListeningConfig, OptionalAddress
 from dataserver.render_options import RenderOptions
 from dataserver.settings import GivenPath, PathOrUrl, Settings, faults_of
 
@@ -25,31 +26,6 @@ TABLES = frozenset({"stores", "tls"})
 
 # protobuf ends the process at 2^31 - 1 bytes; a mebibyte is left for everything that is not tokens.
 LARGEST_MESSAGE_BYTES = 2**31 - 2**20
-
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT` or `[V6]:PORT`; raise `ValueError` on anything else."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"address {address!r}: give HOST:PORT, for instance 127.0.0.1:50051 or [::1]:50051")
-    return host, int(port)
-
-
-def join_address(host: str, port: int) -> str:
-    """`HOST:PORT`, with brackets around an IPv6 host."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _check_address(address: str) -> str:
-    split_address(address)
-    return address
-
-
-def _check_optional_address(address: str) -> str:
-    return _check_address(address) if address else address
 
 
 class StoreConfig(Settings):
@@ -76,21 +52,12 @@ class StoreConfig(Settings):
         return self
 
 
-class TlsConfig(Settings):
-    """What the server shows to prove who it is."""
-
-    certificate: GivenPath
-    """PEM file with the certificate chain."""
-    key: GivenPath
-    """PEM file with the private key."""
-
-
-class ServerConfig(Settings):
+class ServerConfig(ListeningConfig):
     """Everything about a data server that is not decided by a run."""
 
-    listen: Annotated[str, AfterValidator(_check_address)] = "127.0.0.1:50051"
+    listen: Address = "127.0.0.1:50051"
     """Address of the gRPC service. Port 0 takes a free one, which is printed."""
-    metrics_listen: Annotated[str, AfterValidator(_check_optional_address)] = "127.0.0.1:9464"
+    metrics_listen: OptionalAddress = "127.0.0.1:9464"
     """Address of Prometheus' `/metrics`. Empty: none."""
     ledger: str = Field(default="sqlite:///dataserver.db", min_length=1)
     """URL of the ledger: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`."""
@@ -132,30 +99,6 @@ class ServerConfig(Settings):
     """Seconds after which the server pings a silent client. One that does not answer is disconnected."""
     keepalive_timeout_s: float = Field(default=20.0, gt=0)
     """Seconds in which a client must answer a ping."""
-    tls: TlsConfig | None = None
-    """Certificate and key. Absent: plain text."""
-    token_file: GivenPath | None = None
-    """File with the bearer token that every call must carry, but those of the health service. Absent: no token."""
-    insecure: bool = False
-    """Listen beyond loopback without TLS or without a token."""
-    log_format: Literal["text", "json"] = "text"
-    """Log lines for people, or one JSON object a line."""
-
-    @model_validator(mode="after")
-    def _exposed_only_with_intent(self) -> Self:
-        host, _ = split_address(self.listen)
-        if host not in LOOPBACK_HOSTS and not self.insecure and (self.tls is None or self.token_file is None):
-            missing = [name for name, given in (("tls", self.tls), ("token_file", self.token_file)) if given is None]
-            raise ValueError(
-                f"listen = {self.listen!r} is reachable from other machines, but {' and '.join(missing)} "
-                "is not set: set tls and token_file, listen on 127.0.0.1, or say insecure"
-            )
-        if self.metrics_listen and split_address(self.metrics_listen)[0] not in LOOPBACK_HOSTS and not self.insecure:
-            raise ValueError(
-                f"metrics_listen = {self.metrics_listen!r} is reachable from other machines, and /metrics knows "
-                "neither TLS nor a token: listen on 127.0.0.1 and let an agent on this machine collect, or say insecure"
-            )
-        return self
 
 
 def load_config(path: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> ServerConfig:

@@ -24,11 +24,12 @@ import pyarrow.parquet as pq
 import uvloop
 from numpy.typing import NDArray
 
-from dataserver.config import ServerConfig, join_address, parse_config, split_address
+from dataserver.config import ServerConfig, parse_config
 from dataserver.cursor import Cursor
+from dataserver.hosting.signals import quiet_poller
+from dataserver.listening import join_address, split_address
 from dataserver.run_spec import BatchSpec
 from dataserver.server.app import DataServer
-from dataserver.server.process import quiet_poller
 from dataserver.wire.runs import AttemptInfo
 
 # One sample: token ids, and as many 0s and 1s.

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, os.environ, flags_of(arguments))
 
-    from dataserver.server.logs import set_up_logs
+    from dataserver.hosting.logs import set_up_logs
     from dataserver.server.process import serve
     from dataserver.server.supervisor import supervise
 

@@ -20,15 +20,15 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from dataserver.config import ServerConfig, join_address, split_address
-from dataserver.errors import InvalidConfigError
+from dataserver.config import ServerConfig
+from dataserver.hosting.credentials import TokenCheck, read_token, server_credentials
+from dataserver.hosting.guard import Guard
+from dataserver.hosting.listen import bind, server_options
+from dataserver.hosting.metrics_endpoint import MetricsEndpoint
 from dataserver.ledger import Ledger, open_ledger
-from dataserver.server.credentials import TokenCheck, read_token, server_credentials
-from dataserver.server.metrics_endpoint import MetricsEndpoint
 from dataserver.services import batch_service
 from dataserver.services.batch_service import BatchService
 from dataserver.services.cursor_service import CursorService
-from dataserver.services.guard import Guard
 from dataserver.services.run_service import RunService
 from dataserver.services.store_service import StoreService
 from dataserver.stores import Store
@@ -51,12 +51,6 @@ SERVICES = (
     "dataserver.v1.RunService",
     "dataserver.v1.StoreService",
 )
-
-# Requests are small; the largest carries a run spec with its sources.
-LARGEST_REQUEST_BYTES = 2**20
-
-# Clients that ping more often than this are tolerated too: a stalled rank is no reason to hang up on it.
-LEAST_PING_INTERVAL_MS = 1000
 
 # Health watches never end by themselves; they get this long to see NOT_SERVING.
 WATCHERS_S = 0.5
@@ -130,11 +124,17 @@ class DataServer:
         catalog = await asyncio.to_thread(open_catalog, self.config, progress=self._progress, admitted=self._admitted)
         self._closers.append(catalog.close)
         await asyncio.to_thread(_count_stores, catalog, metrics)
-        self._guard = Guard(metrics)
+        self._guard = Guard(metrics.requests, "dataserver.v1")
         interceptors = ([TokenCheck(token)] if token else []) + [self._guard]
-        self._server = grpc.aio.server(interceptors=interceptors, options=_options(self.config, self._reuse_port))
+        options = server_options(
+            max_message_bytes=self.config.max_message_bytes,
+            keepalive_s=self.config.keepalive_s,
+            keepalive_timeout_s=self.config.keepalive_timeout_s,
+            reuse_port=self._reuse_port,
+        )
+        self._server = grpc.aio.server(interceptors=interceptors, options=options)
         await self._add_services(self._server, ledger, catalog, metrics)
-        port = _bind(self._server, self.config.listen, credentials)
+        port = bind(self._server, self.config.listen, credentials)
         await self._server.start()
         return port
 
@@ -174,35 +174,6 @@ class DataServer:
             (*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME, "grpc.channelz.v1.Channelz"), server
         )
         streams.start()
-
-
-def _options(config: ServerConfig, reuse_port: bool) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_send_message_length", config.max_message_bytes),
-        ("grpc.max_receive_message_length", LARGEST_REQUEST_BYTES),
-        ("grpc.so_reuseport", int(reuse_port)),
-        ("grpc.enable_channelz", 1),
-        ("grpc.keepalive_time_ms", round(config.keepalive_s * 1000)),
-        ("grpc.keepalive_timeout_ms", round(config.keepalive_timeout_s * 1000)),
-        # A limit of its own in gRPC, 60 s by default, that the one above does not lower.
-        ("grpc.http2.ping_timeout_ms", round(config.keepalive_timeout_s * 1000)),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
-        ("grpc.http2.max_ping_strikes", 0),
-    ]
-
-
-def _bind(server: grpc.aio.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
-    address = join_address(*split_address(listen))
-    try:
-        if credentials is None:
-            return server.add_insecure_port(address)
-        return server.add_secure_port(address, credentials)
-    except RuntimeError as error:
-        raise InvalidConfigError(
-            f"cannot listen on {listen}: the address is taken, or is not this machine's"
-        ) from error
 
 
 def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:

@@ -24,11 +24,12 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from dataserver.config import ServerConfig, join_address, split_address
+from dataserver.config import ServerConfig
 from dataserver.errors import InvalidConfigError, UnavailableError
+from dataserver.hosting.metrics_endpoint import MetricsEndpoint
+from dataserver.hosting.signals import end_on_signals
+from dataserver.listening import join_address, split_address
 from dataserver.server.admission import AdmissionReport
-from dataserver.server.metrics_endpoint import MetricsEndpoint
-from dataserver.server.process import end_on_signals
 from dataserver.streaming.catalog import open_catalog
 
 log = logging.getLogger(__name__)

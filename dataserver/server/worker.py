@@ -14,7 +14,7 @@ import threading
 
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError
-from dataserver.server.logs import set_up_logs
+from dataserver.hosting.logs import set_up_logs
 from dataserver.server.process import serve
 
 log = logging.getLogger(__name__)

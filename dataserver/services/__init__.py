@@ -1,4 +1,4 @@
 """Services: proto messages to domain calls and back, one file per service, and nothing else.
 
-`guard` stands around all of them and turns errors into statuses.
+`hosting.guard` stands around all of them and turns errors into statuses.
 """

@@ -3,7 +3,7 @@
 import grpc
 
 from dataserver.config import ServerConfig
-from dataserver.streaming.call import Call
+from dataserver.hosting.call import Call
 from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.registry import Registry

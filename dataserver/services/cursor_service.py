@@ -3,12 +3,12 @@
 import logging
 
 from dataserver.errors import InvalidRequestError
+from dataserver.hosting.call import Call
 from dataserver.ledger.interface import AttemptKey, Ledger
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.services import fields, pages
 from dataserver.services.describe import Described, StepDescriber
 from dataserver.services.run_messages import commit_to_proto, figures_to_proto
-from dataserver.streaming.call import Call
 from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.opening import check_attempt_id
 from dataserver.streaming.registry import Registry

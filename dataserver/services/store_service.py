@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
+from dataserver.hosting.call import Call
 from dataserver.services import fields, pages
 from dataserver.stores import Store
 from dataserver.stores.description import describe_store
-from dataserver.streaming.call import Call
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import store_service_pb2 as pb

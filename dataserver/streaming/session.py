@@ -16,10 +16,10 @@ from typing import Any
 
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
+from dataserver.hosting.call import EOF, Call
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.streaming.answers import encode_end_of_run, encode_step_begun
 from dataserver.streaming.attempt_supply import AttemptSupply
-from dataserver.streaming.call import EOF, Call
 from dataserver.streaming.credits import Credits
 from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics

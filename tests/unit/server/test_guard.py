@@ -6,7 +6,7 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dataserver.services.guard import Guard
+from dataserver.hosting.guard import Guard
 from dataserver.streaming.metrics import Metrics
 
 
@@ -31,7 +31,7 @@ def metrics() -> Metrics:
 
 
 async def test_a_drain_waits_for_calls_under_way_and_for_nothing_else(metrics: Metrics) -> None:
-    guard = Guard(metrics)
+    guard = Guard(metrics.requests, "dataserver.v1")
     go = asyncio.Event()
 
     async def handler(request, _call):
@@ -51,7 +51,7 @@ async def test_a_drain_waits_for_calls_under_way_and_for_nothing_else(metrics: M
 
 
 async def test_a_call_that_is_cancelled_is_no_longer_under_way(metrics: Metrics) -> None:
-    guard = Guard(metrics)
+    guard = Guard(metrics.requests, "dataserver.v1")
 
     async def handler(_request, _call):
         await asyncio.Event().wait()
@@ -68,10 +68,10 @@ async def test_services_that_are_not_ours_are_left_alone(metrics: Metrics) -> No
     async def handler(request, _call):
         return request
 
-    method = await guarded(Guard(metrics), handler, "/grpc.health.v1.Health/Check")
+    method = await guarded(Guard(metrics.requests, "dataserver.v1"), handler, "/grpc.health.v1.Health/Check")
     assert method.unary_unary is handler
 
 
 async def test_a_handler_that_is_no_coroutine_function_is_a_fault_of_ours(metrics: Metrics) -> None:
     with pytest.raises(TypeError, match="RunService/GetRun"):
-        await guarded(Guard(metrics), lambda request, _call: request)
+        await guarded(Guard(metrics.requests, "dataserver.v1"), lambda request, _call: request)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dataserver.server.logs import JsonFormatter, TextFormatter
+from dataserver.hosting.logs import JsonFormatter, TextFormatter
 
 HOSTILE = "a\nWARNING server: forged\x1b[2Jb\r\x9b"
 

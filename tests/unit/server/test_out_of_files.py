@@ -3,7 +3,7 @@
 import errno
 
 from dataserver.errors import InternalError, InvalidConfigError, RunNotFoundError, UnavailableError
-from dataserver.services.open_files import out_of_files
+from dataserver.hosting.open_files import out_of_files
 
 
 def raised(cause: Exception, error: Exception) -> Exception:

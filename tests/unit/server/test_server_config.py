@@ -8,12 +8,11 @@ from dataserver.config import (
     ServerConfig,
     describe_config,
     hide_password,
-    join_address,
     load_config,
     parse_config,
-    split_address,
 )
 from dataserver.errors import InvalidConfigError
+from dataserver.listening import join_address, split_address
 
 
 def test_each_source_overrides_the_one_before(tmp_path: Path) -> None:

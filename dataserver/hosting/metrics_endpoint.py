@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from dataserver.config import split_address
 from dataserver.errors import InvalidConfigError
+from dataserver.listening import split_address
 
 
 class MetricsEndpoint:

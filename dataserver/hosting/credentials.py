@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 
-from dataserver.config import TlsConfig
 from dataserver.errors import InvalidConfigError, UnauthenticatedError
-from dataserver.streaming.call import Call
+from dataserver.hosting.call import Call
+from dataserver.listening import TlsConfig
 from dataserver.wire.status import status_of
 
 # Probes carry no token, and health says nothing but that the server serves.

@@ -15,17 +15,14 @@ from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
+from prometheus_client import Counter
 
 from dataserver.errors import DataServerError, InternalError, InvalidRequestError
-from dataserver.services.open_files import out_of_files
-from dataserver.streaming.call import Call
-from dataserver.streaming.metrics import Metrics
+from dataserver.hosting.call import Call
+from dataserver.hosting.open_files import out_of_files
 from dataserver.wire.status import status_of
 
 log = logging.getLogger(__name__)
-
-# Health, reflection and channelz bring their own statuses.
-GUARDED_PREFIX = "/dataserver.v1."
 
 # Requests and responses of whatever method.
 Message: TypeAlias = Any
@@ -33,10 +30,15 @@ Handler: TypeAlias = "Callable[[Message, Call], Awaitable[Message]]"
 
 
 class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Wraps the handlers of our own services. They are coroutine functions, streaming ones too."""
+    """Wraps the handlers of our own services. They are coroutine functions, streaming ones too.
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    `requests` counts calls by method and status. Services of `package` are our own: health, reflection and channelz
+    bring their own statuses.
+    """
+
+    def __init__(self, requests: Counter, package: str) -> None:
+        self._requests = requests
+        self._prefix = f"/{package}."
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -58,7 +60,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """Return the method's handler, guarded."""
         handler: Any = await continuation(handler_call_details)
         method = handler_call_details.method
-        if handler is None or not method.startswith(GUARDED_PREFIX):
+        if handler is None or not method.startswith(self._prefix):
             return handler  # type: ignore[no-any-return]
         kind = next(
             kind
@@ -67,7 +69,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         )
         make: Callable[..., grpc.RpcMethodHandler[Message, Message]] = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
-            self._guarded(getattr(handler, kind), method.removeprefix(GUARDED_PREFIX)),
+            self._guarded(getattr(handler, kind), method.removeprefix(self._prefix)),
             request_deserializer=(_raising if handler.request_streaming else _tolerant)(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
@@ -115,7 +117,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         await call.abort(code, message, metadata)
 
     def _count(self, method: str, status: str) -> None:
-        self._metrics.requests.labels(method, status).inc()
+        self._requests.labels(method, status).inc()
 
 
 def _incident(method: str, error: Exception) -> InternalError:
