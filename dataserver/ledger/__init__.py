@@ -4,8 +4,7 @@ interface   what others see: values and the `Ledger` protocol
 rules       every refusal, as pure functions
 sql         the ledger on a database: one transaction a method
   runs, stages, attempts, streams, seals, commits    what those transactions do
-database    transactions, retries, the database's faults as ours
-engine      SQLite and PostgreSQL, set up for durability
+database    the database that holds it
 history     commits and events
 totals      what sealed steps add up to
 schema      tables and their version

@@ -158,16 +158,16 @@ events = Table(
 )
 
 
-def prepare(connection: Connection, place: str) -> None:
+def prepare(connection: Connection, name: str) -> None:
     """Create the tables where there are none; raise `InvalidConfigError` where others are.
 
-    `place` names the database in messages.
+    `name` names the database in messages.
     """
     if inspect(connection).has_table(schema_version.name):
         found = connection.execute(select(schema_version.c.version)).scalars().all()
         if found != [SCHEMA_VERSION]:
             raise InvalidConfigError(
-                f"ledger {place} has schema {', '.join(map(str, found)) or 'none'}, this server reads schema "
+                f"{name} has schema {', '.join(map(str, found)) or 'none'}, this server reads schema "
                 f"{SCHEMA_VERSION}: run the server that wrote it, or begin a new ledger (checkpoints carry their "
                 "cursors, so runs can be resumed in it)",
                 found=",".join(map(str, found)),

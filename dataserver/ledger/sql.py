@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from sqlalchemy import Connection
 
 from dataserver.cursor import Cursor
+from dataserver.database import Database
 from dataserver.ledger import arguments, attempts, commits, runs, seals, stages, streams
-from dataserver.ledger.database import Database
-from dataserver.ledger.engine import open_database
+from dataserver.ledger.database import open_database
 from dataserver.ledger.history import Commit, Event
 from dataserver.ledger.interface import Attempt, AttemptKey, Ledger, Progress, ProposedSeal, Run, Seal
 from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow

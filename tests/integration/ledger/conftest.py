@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from dataserver.cursor import Cursor
+from dataserver.database import Database
 from dataserver.ledger import Attempt, AttemptKey, Progress, ProposedSeal, Run, Seal
-from dataserver.ledger.database import Database
-from dataserver.ledger.engine import open_database
+from dataserver.ledger.database import open_database
 from dataserver.ledger.sql import SqlLedger
 from dataserver.planning.fingerprint import order_fingerprint
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source

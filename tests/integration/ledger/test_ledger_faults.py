@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
+from dataserver.database import engine, filesystem
 from dataserver.errors import InvalidConfigError, UnavailableError
-from dataserver.ledger import engine, filesystem, open_ledger, schema
-from dataserver.ledger.engine import open_database
+from dataserver.ledger import open_ledger, schema
+from dataserver.ledger.database import open_database
 
 CRASHER = Path(__file__).with_name("crasher.py")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dataserver.database import Database
 from dataserver.errors import PreconditionError
 from dataserver.ledger import open_ledger
-from dataserver.ledger.database import Database
-from dataserver.ledger.engine import open_database
+from dataserver.ledger.database import open_database
 
 
 def nothing(_connection: object) -> None:
@@ -26,7 +26,7 @@ def opened(tmp_path: Path):
 def test_a_ledger_that_was_removed_is_noticed(opened: tuple[Database, Path], way: str) -> None:
     database, path = opened
     path.unlink()
-    with pytest.raises(PreconditionError, match=r"ledger\.db: the file was removed while this server had it open"):
+    with pytest.raises(PreconditionError, match=r"ledger\.db: the file was removed while it was open here"):
         getattr(database, way)(nothing)
     assert not path.exists()
 
@@ -46,7 +46,7 @@ def test_a_copy_in_its_place_is_another_file(opened: tuple[Database, Path]) -> N
     database, path = opened
     shutil.copy(path, copy := path.with_name("copy.db"))
     copy.replace(path)
-    with pytest.raises(PreconditionError, match="restart the server"):
+    with pytest.raises(PreconditionError, match="restart this process"):
         database.write(nothing)
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from dataserver.cursor import Cursor
+from dataserver.database import Database
 from dataserver.errors import DataServerError
 from dataserver.ledger import AttemptKey, ProposedSeal
-from dataserver.ledger.database import Database
 from dataserver.ledger.sql import SqlLedger
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 

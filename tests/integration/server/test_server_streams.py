@@ -216,7 +216,7 @@ def test_a_client_that_leaves_frees_its_attempt(job: Job, leave: str) -> None:
 def test_a_client_that_leaves_while_the_ledger_is_away_frees_its_attempt_though_others_stream_on(
     serve, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dataserver.ledger.engine.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("dataserver.database.engine.BUSY_TIMEOUT_S", 0.1)
     server = serve(ledger_url=f"sqlite:///{tmp_path}/ledger.db", lease_s=1.0)
     with job_on(server) as leaving, closing(Job(server, "other")) as staying:
         for job in (leaving, staying):

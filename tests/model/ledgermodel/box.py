@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import StaticPool, create_engine
 
+from dataserver.database import Database
+from dataserver.database.engine import as_durable_sqlite
 from dataserver.errors import DataServerError
 from dataserver.ledger import schema
-from dataserver.ledger.database import Database
-from dataserver.ledger.engine import as_durable_sqlite
 from dataserver.ledger.sql import SqlLedger
 
 LEASE_S = 1.0
@@ -41,7 +41,7 @@ class LedgerBox:
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         self._connection.execute("PRAGMA page_size = 512")
         engine = create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
-        self._database = Database(as_durable_sqlite(engine), "in memory", lambda _: self.now)
+        self._database = Database(as_durable_sqlite(engine), "ledger", "in memory", lambda _: self.now)
         self._database.write(lambda connection: schema.prepare(connection, "in memory"))
         self._ledger = SqlLedger(self._database, LEASE_S, new_attempt_id=lambda: f"id {self.restores}")
         self._numbers: dict[tuple[object, ...], int] = {}

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
+from dataserver.database.faults import fault_of, wants_retry
 from dataserver.errors import InternalError, InvalidConfigError, UnavailableError
-from dataserver.ledger.faults import fault_of, wants_retry
 
 
 def sqlite_error(code: int) -> OperationalError:
@@ -59,7 +59,7 @@ def test_sqlites_faults_name_the_file(code, expected):
     ],
 )
 def test_postgresqls_faults_name_the_server(state, expected):
-    fault = fault_of(postgres_error(state), "postgresql://host/db")
+    fault = fault_of(postgres_error(state), "ledger postgresql://host/db")
     assert type(fault) is expected
     assert fault.message.startswith("ledger postgresql://host/db")
 

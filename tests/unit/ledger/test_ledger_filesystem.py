@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from dataserver.database.filesystem import mount_of, read_mounts, refuse_network_filesystem
 from dataserver.errors import InvalidConfigError
-from dataserver.ledger.filesystem import mount_of, read_mounts, refuse_network_filesystem
 
 TABLE = """\
 21 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -38,12 +38,12 @@ def test_a_link_to_a_network_filesystem_is_followed(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "remote")
     table = tmp_path / "mountinfo"
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {tmp_path}/remote rw - nfs server:/x rw\n")
-    monkeypatch.setattr("dataserver.ledger.filesystem.MOUNTS", table)
-    refuse_network_filesystem(tmp_path / "ledger.db")
+    monkeypatch.setattr("dataserver.database.filesystem.MOUNTS", table)
+    refuse_network_filesystem(tmp_path / "ledger.db", "ledger")
     with pytest.raises(InvalidConfigError, match=r"network file system \(nfs\)"):
-        refuse_network_filesystem(tmp_path / "link" / "ledger.db")
+        refuse_network_filesystem(tmp_path / "link" / "ledger.db", "ledger")
 
 
 def test_without_a_table_of_mounts_nothing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("dataserver.ledger.filesystem.MOUNTS", tmp_path / "nosuch")
-    refuse_network_filesystem(tmp_path / "ledger.db")
+    monkeypatch.setattr("dataserver.database.filesystem.MOUNTS", tmp_path / "nosuch")
+    refuse_network_filesystem(tmp_path / "ledger.db", "ledger")

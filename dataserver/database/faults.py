@@ -33,29 +33,29 @@ def wants_retry(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _POSTGRES_RETRY
 
 
-def fault_of(error: DBAPIError, place: str) -> DataServerError:
-    """What to raise for `error`; `place` names the database."""
+def fault_of(error: DBAPIError, name: str) -> DataServerError:
+    """What to raise for `error`; `name` names the database in it."""
     if isinstance(error.orig, sqlite3.Error):
-        return _sqlite_fault(error.orig, place)
-    return _postgres_fault(error, place)
+        return _sqlite_fault(error.orig, name)
+    return _postgres_fault(error, name)
 
 
-def _sqlite_fault(error: sqlite3.Error, place: str) -> DataServerError:
+def _sqlite_fault(error: sqlite3.Error, name: str) -> DataServerError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _SQLITE_UNAVAILABLE:
-        return UnavailableError(f"ledger {place}: {_SQLITE_UNAVAILABLE[code]} ({error})")
+        return UnavailableError(f"{name}: {_SQLITE_UNAVAILABLE[code]} ({error})")
     if code in _SQLITE_CONFIG:
-        return InvalidConfigError(f"ledger {place}: {_SQLITE_CONFIG[code]} ({error})")
-    return InternalError(f"ledger {place}: {error}")
+        return InvalidConfigError(f"{name}: {_SQLITE_CONFIG[code]} ({error})")
+    return InternalError(f"{name}: {error}")
 
 
-def _postgres_fault(error: DBAPIError, place: str) -> DataServerError:
+def _postgres_fault(error: DBAPIError, name: str) -> DataServerError:
     state = getattr(error.orig, "sqlstate", None)
     reason = str(error.orig).strip()
     # A connection that could not be made, or broke, carries no state of its own.
     lost = error.connection_invalidated or (state is None and type(error.orig).__name__ == "OperationalError")
     if lost or state in _POSTGRES_UNAVAILABLE_STATES or (state or "")[:2] in _POSTGRES_UNAVAILABLE:
-        return UnavailableError(f"ledger {place} is out of reach: {reason}")
+        return UnavailableError(f"{name} is out of reach: {reason}")
     if (state or "")[:2] in {"28", "3D", "3F"} or state == "42501":
-        return InvalidConfigError(f"ledger {place} refuses this server: {reason}")
-    return InternalError(f"ledger {place}: {reason}")
+        return InvalidConfigError(f"{name} refuses the connection: {reason}")
+    return InternalError(f"{name}: {reason}")

@@ -1,7 +1,7 @@
-"""Whether a ledger's file is still the one that was opened.
+"""Whether a database's file is still the one that was opened.
 
 SQLite holds the file itself: after its path was removed, or leads to another file, this process
-would go on writing where nobody looks, beside any server that starts later.
+would go on writing where nobody looks, beside any process that starts later.
 """
 
 from pathlib import Path
@@ -10,10 +10,11 @@ from dataserver.errors import PreconditionError, UnavailableError
 
 
 class SameFile:
-    """The file at `path`, as it is now; raises `OSError` where there is none."""
+    """The file at `path`, which holds `what`, as it is now; raises `OSError` where there is none."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, what: str) -> None:
         self._path = path
+        self._name = f"{what} {path}"
         self._opened = _identity(path)
 
     def check(self) -> None:
@@ -23,12 +24,12 @@ class SameFile:
         except (FileNotFoundError, NotADirectoryError):
             found = None
         except OSError as error:
-            raise UnavailableError(f"ledger {self._path}: cannot look at it: {error.strerror}") from error
+            raise UnavailableError(f"{self._name}: cannot look at it: {error.strerror}") from error
         if found != self._opened:
             what = "removed" if found is None else "replaced by another"
             raise PreconditionError(
-                f"ledger {self._path}: the file was {what} while this server had it open; nothing more is written. "
-                "Move the file that was open back to its place, or restart the server on the one that is to count"
+                f"{self._name}: the file was {what} while it was open here; nothing more is written. "
+                "Move the file that was open back to its place, or restart this process on the one that is to count"
             )
 
 

@@ -7,45 +7,48 @@ PostgreSQL: `synchronous_commit = on` whatever the server's default is; writers 
 
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from dataserver.database.faults import fault_of
+from dataserver.database.filesystem import refuse_network_filesystem
+from dataserver.database.same_file import SameFile
+from dataserver.database.transactions import MODE, NOTE, OUTSIDE, READ, Database
 from dataserver.errors import InvalidConfigError
-from dataserver.ledger import schema
-from dataserver.ledger.database import MODE, NOTE, OUTSIDE, READ, Database
-from dataserver.ledger.faults import fault_of
-from dataserver.ledger.filesystem import refuse_network_filesystem
-from dataserver.ledger.same_file import SameFile
 
 # How long a statement waits for another process's lock. Transactions take milliseconds.
 BUSY_TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 10
 POOL_SIZE = 16
-# Any number that nobody else locks: two servers that start together create the tables one by one.
+# Any number that nobody else locks: two processes that start together create their tables one by one.
 _SCHEMA_LOCK = 0x6C65646765720001
 
 
-def open_database(url: str) -> Database:
-    """Connect to `url` and see to its tables. Raises `InvalidConfigError`, `UnavailableError`."""
+def open_database(url: str, *, what: str, prepare: Callable[[Connection, str], None]) -> Database:
+    """Connect to `url`, and see to the tables of `what` is kept there by `prepare(connection, name in messages)`.
+
+    Raises `InvalidConfigError`, `UnavailableError`.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise InvalidConfigError(
-            "the ledger's URL is not a database URL: give sqlite:///PATH or postgresql://HOST/DATABASE (it is not "
+            f"{what}: its URL is not a database URL: give sqlite:///PATH or postgresql://HOST/DATABASE (it is not "
             "shown, for it may hold a password)"
         ) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
-        database = _open_sqlite(parsed)
+        database = _open_sqlite(parsed, what)
     elif backend in ("postgresql", "postgres"):
-        database = _open_postgres(parsed)
+        database = _open_postgres(parsed, what)
     else:
         shown = parsed.render_as_string(hide_password=True)
-        raise InvalidConfigError(f"ledger {shown!r}: {backend!r} is not supported; use sqlite or postgresql")
+        raise InvalidConfigError(f"{what} {shown!r}: {backend!r} is not supported; use sqlite or postgresql")
     try:
-        database.write(lambda connection: _prepare(connection, database.place))
+        database.write(lambda connection: _prepare(connection, database.name, prepare))
     except BaseException:
         database.close()
         raise
@@ -60,36 +63,36 @@ def as_durable_sqlite(engine: Engine) -> Engine:
 
 
 def wall_clock(_connection: Connection) -> float:
-    """The ledger's clock on SQLite: all its servers are on one host."""
+    """The clock of an SQLite database: all that use it are on one host."""
     return time.time()
 
 
-def _open_sqlite(url: URL) -> Database:
+def _open_sqlite(url: URL, what: str) -> Database:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise InvalidConfigError(f"ledger {url}: name a file, as in sqlite:///runs.db; one in memory forgets its runs")
+        raise InvalidConfigError(f"{what} {url}: name a file, as in sqlite:///runs.db; one in memory forgets all")
     path = Path(url.database).absolute()
     if not path.parent.is_dir():
-        raise InvalidConfigError(f"ledger {path}: there is no directory {path.parent}; create it first")
-    refuse_network_filesystem(path)
+        raise InvalidConfigError(f"{what} {path}: there is no directory {path.parent}; create it first")
+    refuse_network_filesystem(path, what)
     connect_args = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
     engine = as_durable_sqlite(
         create_engine(f"sqlite+pysqlite:///{path}", connect_args=connect_args, pool_size=POOL_SIZE)
     )
     try:
-        _switch_to_wal(engine, path)
+        _switch_to_wal(engine, f"{what} {path}")
     except DBAPIError as error:
         engine.dispose()
-        raise fault_of(error, str(path)) from error
-    return Database(engine, str(path), wall_clock, SameFile(path).check)
+        raise fault_of(error, f"{what} {path}") from error
+    return Database(engine, what, str(path), wall_clock, SameFile(path, what).check)
 
 
-def _switch_to_wal(engine: Engine, path: Path) -> None:
+def _switch_to_wal(engine: Engine, name: str) -> None:
     """Make the file keep a write-ahead log, from now on for everyone."""
     with engine.connect().execution_options(**{MODE: OUTSIDE}) as connection:
         mode = connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
     if mode != "wal":
         raise InvalidConfigError(
-            f"ledger {path}: SQLite keeps no write-ahead log here (journal mode {mode!r}); put the file on a local disk"
+            f"{name}: SQLite keeps no write-ahead log here (journal mode {mode!r}); put the file on a local disk"
         )
 
 
@@ -109,7 +112,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def _open_postgres(url: URL) -> Database:
+def _open_postgres(url: URL, what: str) -> Database:
     engine = create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={
@@ -122,7 +125,7 @@ def _open_postgres(url: URL) -> Database:
         isolation_level="READ COMMITTED",
     )
     event.listen(engine, "begin", _begin_postgres)
-    return Database(engine, url.render_as_string(hide_password=True), _postgres_clock)
+    return Database(engine, what, url.render_as_string(hide_password=True), _postgres_clock)
 
 
 def _begin_postgres(connection: Connection) -> None:
@@ -134,11 +137,11 @@ def _begin_postgres(connection: Connection) -> None:
 
 
 def _postgres_clock(connection: Connection) -> float:
-    """The database's clock, which all its servers share."""
+    """The database's clock, which all that use it share."""
     return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
 
-def _prepare(connection: Connection, place: str) -> None:
+def _prepare(connection: Connection, name: str, prepare: Callable[[Connection, str], None]) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
-    schema.prepare(connection, place)
+    prepare(connection, name)

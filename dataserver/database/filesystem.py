@@ -67,8 +67,8 @@ def mount_of(path: Path, mounts: list[Mount]) -> Mount | None:
     return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
 
 
-def refuse_network_filesystem(path: Path) -> None:
-    """Raise `InvalidConfigError` if the SQLite file `path` lies on a network file system.
+def refuse_network_filesystem(path: Path, what: str) -> None:
+    """Raise `InvalidConfigError` if the SQLite file `path`, which holds `what`, lies on a network file system.
 
     Two hosts that open it there do not see each other's locks, and the file is damaged.
     """
@@ -77,7 +77,7 @@ def refuse_network_filesystem(path: Path) -> None:
     mount = mount_of(path.parent.resolve() / path.name, read_mounts(MOUNTS.read_text()))
     if mount is not None and mount.type in NETWORK_FILESYSTEMS:
         raise InvalidConfigError(
-            f"ledger {path} lies on {mount.point}, a network file system ({mount.type}), where SQLite's locks do not "
+            f"{what} {path} lies on {mount.point}, a network file system ({mount.type}), where SQLite's locks do not "
             "hold: put the file on a local disk, or use PostgreSQL (postgresql://host/database)",
             path=str(path),
             filesystem=mount.type,

@@ -1,0 +1,12 @@
+"""A database of ours, SQLite or PostgreSQL: opened so that what is written stays, whoever keeps tables in it.
+
+engine          opened and set up for durability
+transactions    begun, retried, their faults as ours
+faults          what each fault of a database means for whoever meets it
+filesystem, same_file    where an SQLite file may lie, and that it stays the one that was opened
+"""
+
+from dataserver.database.engine import open_database
+from dataserver.database.transactions import Database
+
+__all__ = ["Database", "open_database"]
