@@ -46,7 +46,7 @@ def test_imports_obey_the_rules() -> None:
         ("trainer/config.py", "import trainer.optim", "The trainer's imports point down"),
         ("trainer/checkpoint.py", "import torch", "configuration and checkpoints are read"),
         ("dataserver/batching/table.py", "import pyarrow", "Arrow is spoken in stores and what makes them only"),
-        ("dataserver/streaming/__init__.py", "import sqlalchemy", "SQL is spoken in the ledger only"),
+        ("dataserver/streaming/__init__.py", "import sqlalchemy", "SQL is spoken where state is kept only"),
         ("dataserver/stores/__init__.py", "import grpc", "gRPC is spoken at the edges only"),
     ],
 )
