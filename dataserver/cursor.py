@@ -29,7 +29,10 @@ class Deal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A lookahead window under way: `steps_done` of `steps`, over `samples` samples."""
+    """A lookahead window under way: `steps_done` of `steps`, over `samples` samples.
+
+    Like `Cursor.position` it counts rows of lazily admitted stores of which nothing is served, too.
+    """
 
     steps: int
     steps_done: int
@@ -43,9 +46,10 @@ class Cursor:
 
     `step` counts optimizer steps done and so is the policy version that belongs here.
     `stage` is that of the step that ends here; the next one may be the first of another stage.
-    `epoch` and `position` (samples of the epoch consumed) stand at the window's start while
-    `window` is set, and so does `source_positions`: samples drawn of each source since the run
-    began, in later stages that draw by weight; elsewhere it is empty.
+    `epoch` and `position` (samples of the epoch consumed, with the rows of lazily admitted stores
+    that were passed over) stand at the window's start while `window` is set, and so does
+    `source_positions`: samples drawn of each source since the run began, in later stages that draw
+    by weight; elsewhere it is empty.
     """
 
     order_fingerprint: str

@@ -4,6 +4,10 @@ The order is one sequence over epochs. A step takes whole samples from the curso
 largest prefix within `step_tokens`, `step_samples` of them, or what packs into `step_rounds`.
 Lengths are read ahead in chunks about as large as what is still needed, so a cut costs the same
 at any depth of the order.
+
+What stands at a position may be no sample: a row of a lazily admitted store of which nothing is
+served has length 0. It takes a position and no place in a step. Such positions belong to the step
+of the sample before them, so that a step ends where another sample stands, or where all ends.
 """
 
 import numpy as np
@@ -27,7 +31,7 @@ _FIRST_CHUNK = 256
 class Stretch:
     """The samples from `place` on, read as far as was asked.
 
-    It ends where `max_epochs` ends. `samples` and `lengths` (int64[n]) are what was read so far.
+    It ends where `max_epochs` ends. `samples` and `lengths` (int64[n], each at least 1) are what was read so far.
     """
 
     def __init__(self, order: SampleOrder, table: SampleTable, *, place: Place, max_epochs: int | None) -> None:
@@ -35,6 +39,8 @@ class Stretch:
         self._table = table
         self._place = place
         self._max_epochs = max_epochs
+        self._positions = 0
+        self._at: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.samples = Samples(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64))
         self.lengths: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -44,29 +50,53 @@ class Stretch:
         return self._max_epochs is not None and self._place.epoch >= self._max_epochs
 
     def first(self, count: int) -> tuple[Samples, NDArray[np.int64]]:
-        """The first `count` samples and their lengths, read now unless they were read before."""
-        if count > len(self.lengths):
-            self.read(count - len(self.lengths))
+        """The first `count` samples, which were read, and their lengths."""
         return Samples(self.samples.source[:count], self.samples.row[:count]), self.lengths[:count]
+
+    def positions(self, count: int) -> int:
+        """How many positions the first `count` samples take, up to the next sample or to the end of everything."""
+        while len(self.lengths) <= count and not self.exhausted:
+            self._read(self._clip(1))
+        return int(self._at[count]) if count < len(self.lengths) else self._positions
 
     def has_images(self, begin: int, end: int) -> HasImages:
         """Which of the samples from `begin` up to `end`, which were read, have images."""
         return self._table.has_images(Samples(self.samples.source[begin:end], self.samples.row[begin:end]))
 
     def read(self, count: int) -> None:
-        """Read at least `count` samples more, or as many as there are."""
-        count = self._clip(max(count, len(self.lengths) // 8))  # copying stays linear over a window's many reads
-        if len(self.lengths) + count > MAX_PLANNED_SAMPLES:
+        """Read at least `count` positions more, or as many as there are."""
+        count = self._clip(max(count, self._positions // 8))  # copying stays linear over a window's many reads
+        if self._positions + count > MAX_PLANNED_SAMPLES:
             raise InvalidSpecError(
-                f"a step, or a window of lookahead_steps, spans more than {MAX_PLANNED_SAMPLES} samples: "
+                f"a step, or a window of lookahead_steps, spans more than {MAX_PLANNED_SAMPLES} samples "
+                f"({len(self.lengths)} of the first {self._positions} are served): "
                 "lower step_tokens, step_samples or lookahead_steps"
             )
-        fresh = self._order.samples(self._place, count)
+        self._read(count)
+
+    def _read(self, count: int) -> None:
+        self._refuse_nothing_served()
+        found = self._order.samples(self._place, count)
+        lengths = self._table.lengths(found).astype(np.int64)
+        served = np.flatnonzero(lengths)
+        if len(served) < count:
+            found, lengths = found.take(served), lengths[served]
         self._place = self._order.moved(self._place, count)
         self.samples = Samples(
-            np.concatenate([self.samples.source, fresh.source]), np.concatenate([self.samples.row, fresh.row])
+            np.concatenate([self.samples.source, found.source]), np.concatenate([self.samples.row, found.row])
         )
-        self.lengths = np.concatenate([self.lengths, self._table.lengths(fresh).astype(np.int64)])
+        self.lengths = np.concatenate([self.lengths, lengths])
+        self._at = np.concatenate([self._at, served + self._positions])
+        self._positions += count
+
+    def _refuse_nothing_served(self) -> None:
+        """Twice as many positions as an epoch has hold a whole one."""
+        last = int(self._at[-1]) + 1 if len(self._at) else 0
+        if self._positions - last >= 2 * self._order.epoch_size:
+            raise InvalidSpecError(
+                f"none of the {self._order.epoch_size} rows of an epoch is served: all of them have no target within "
+                "max_length, or are dropped for their length"
+            )
 
     def _clip(self, count: int) -> int:
         """`count`, or what is left of the last epoch."""
@@ -92,9 +122,20 @@ def cut_step(stretch: Stretch, start: int, batch: BatchSpec, dp_world_size: int)
     raise InvalidSpecError("the batch spec has no step_tokens, step_samples or step_rounds: give one of them")
 
 
+def cut_window(stretch: Stretch, batch: BatchSpec, dp_world_size: int, steps_left: int) -> list[int]:
+    """Where up to `steps_left` steps stop; none of them empty, and none at all when nothing is left."""
+    stops: list[int] = []
+    while len(stops) < steps_left:
+        start = stops[-1] if stops else 0
+        stop = cut_step(stretch, start, batch, dp_world_size)
+        if stop == start:
+            break
+        stops.append(stop)
+    return stops
+
+
 def _cut_samples(stretch: Stretch, start: int, count: int) -> int:
-    missing = start + count - len(stretch.lengths)
-    if missing > 0:
+    while (missing := start + count - len(stretch.lengths)) > 0 and not stretch.exhausted:
         stretch.read(missing)
     return min(start + count, len(stretch.lengths))
 

@@ -20,10 +20,13 @@ class SampleTable(Protocol):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Kept rows of each source."""
+        """Rows of each source that take a position."""
 
     def lengths(self, samples: Samples) -> NDArray[np.int64]:
-        """Tokens served of each sample, int64[n], each at least 2."""
+        """Tokens served of each sample, int64[n], each at least 2; 0 for a row of which nothing is served.
+
+        A table that has to read rows first may raise what its owner understands, and is asked again.
+        """
 
     def targets(self, samples: Samples) -> NDArray[np.int64]:
         """Targets among positions 1.. of each sample, int64[n], each at least 1."""

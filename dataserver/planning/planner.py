@@ -21,7 +21,7 @@ from dataserver.packing.figures import packing_figures
 from dataserver.packing.modality import HasImages, pack_by_modality
 from dataserver.packing.pack import CostModel, Rounds
 from dataserver.planning.check import MAX_DP_WORLD_SIZE, check_cursor
-from dataserver.planning.cut import Stretch, cut_step
+from dataserver.planning.cut import Stretch, cut_window
 from dataserver.planning.deal import DealtSamples, deal_window
 from dataserver.planning.digest import plan_digest
 from dataserver.planning.fingerprint import PLANNER_VERSION
@@ -118,22 +118,29 @@ class Planner:
             return EndOfRun(end=cursor, reason="max_steps")
         if cursor.window is None and _epochs_done(cursor, batch):
             return EndOfRun(end=cursor, reason="max_epochs")
-        begin = entered(cursor, self._stages)
-        return self._packed(cursor, self._next_step(begin, batch, dp_world_size), batch, dp_world_size)
+        step = self._next_step(entered(cursor, self._stages), batch, dp_world_size)
+        if step is not None:
+            return self._packed(cursor, step, batch, dp_world_size)
+        if cursor.step == 0:
+            raise InvalidSpecError("no row is served at this max_length: the run would have no step")
+        return EndOfRun(end=cursor, reason="max_epochs")
 
-    def _next_step(self, cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> _Step:
+    def _next_step(self, cursor: Cursor, batch: BatchSpec, dp_world_size: int) -> _Step | None:
+        """None where nothing that is left of the last epoch is served."""
         if cursor.window is not None:
             return self._window_step(cursor, cursor.window, _deal_inputs(batch, dp_world_size))
         stretch = self._stretch(cursor.stage, place_of(cursor), max_epochs=batch.max_epochs)
-        stops = _cut_window(stretch, batch, dp_world_size, steps_left=self._steps_left(cursor, batch))
+        stops = cut_window(stretch, batch, dp_world_size, steps_left=self._steps_left(cursor, batch))
+        if not stops:
+            return None
+        positions = stretch.positions(stops[-1])
         if len(stops) > 1:
             inputs = _deal_inputs(batch, dp_world_size)
-            return self._window_step(
-                cursor, Window(steps=len(stops), steps_done=0, samples=stops[-1], deal=inputs), inputs
-            )
+            window = Window(steps=len(stops), steps_done=0, samples=positions, deal=inputs)
+            return self._window_step(cursor, window, inputs)
         samples, lengths = stretch.first(stops[0])
         has_images = self._stages[cursor.stage].table.has_images(samples)
-        return _Step(samples, lengths, has_images, self._moved(cursor, stops[0]))
+        return _Step(samples, lengths, has_images, self._moved(cursor, positions))
 
     def _steps_left(self, cursor: Cursor, batch: BatchSpec) -> int:
         """Steps of the window that begins at `cursor`, if the epochs last so long."""
@@ -158,11 +165,14 @@ class Planner:
         return dealt.step(window.steps_done, end, with_rounds=inputs == window.deal)
 
     def _deal_window(self, stage: int, place: Place, steps: int, count: int, deal: Deal) -> _DealtWindow:
-        samples, lengths = self._stretch(stage, place, max_epochs=None).first(count)
+        stretch = self._stretch(stage, place, max_epochs=None)
+        stretch.read(count)
+        samples, lengths = stretch.samples, stretch.lengths
         has_images = self._stages[stage].table.has_images(samples)
         return _DealtWindow(samples, lengths, has_images, deal_window(lengths, steps, deal, has_images))
 
     def _moved(self, cursor: Cursor, count: int) -> Cursor:
+        """Where `count` positions later the next step begins."""
         place = self._stages[cursor.stage].order.moved(place_of(cursor), count)
         return replace(
             cursor,
@@ -221,18 +231,6 @@ class Planner:
 
 def _epochs_done(cursor: Cursor, batch: BatchSpec) -> bool:
     return batch.max_epochs is not None and cursor.epoch >= batch.max_epochs
-
-
-def _cut_window(stretch: Stretch, batch: BatchSpec, dp_world_size: int, steps_left: int) -> list[int]:
-    """Where up to `steps_left` steps stop; at least one, and none of them empty."""
-    stops: list[int] = []
-    while len(stops) < steps_left:
-        start = stops[-1] if stops else 0
-        stop = cut_step(stretch, start, batch, dp_world_size)
-        if stop == start:
-            break
-        stops.append(stop)
-    return stops
 
 
 def _deal_inputs(batch: BatchSpec, dp_world_size: int) -> Deal:
