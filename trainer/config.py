@@ -19,6 +19,7 @@ from typing import Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from dataserver.run_spec import BatchSpec, OrderSpec, RunName, RunSpec, Spec, check_fits
+from dataserver.sinks import MetricsConfig
 
 
 class Section(Spec):
@@ -172,17 +173,6 @@ class CheckpointConfig(Section):
     """Keep those whose step is a multiple of this for good."""
     export_dir: Path | None = None
     """Where the model is written as a Hugging Face directory after the last step."""
-
-
-class MetricsConfig(Section):
-    """`[metrics]`: where a step's figures go, besides the screen."""
-
-    jsonl: Path | None = None
-    """File of JSON lines, one a step, appended to."""
-    tensorboard: Path | None = None
-    """Directory of TensorBoard events."""
-    wandb_project: str | None = None
-    """Project on Weights & Biases; needs the package wandb."""
 
 
 class EvalConfig(Section):

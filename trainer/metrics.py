@@ -1,17 +1,13 @@
-"""A step's figures, and where they go: screen, JSON lines, TensorBoard, Weights & Biases."""
+"""A step's figures: on the screen as a line, and wherever else the configuration sends them."""
 
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from importlib import import_module
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
-from dataserver.errors import InvalidConfigError
-from trainer.config import MetricsConfig
+from dataserver.sinks import MetricsConfig, Sink, open_sinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +52,11 @@ class EvalFigures:
 Figures = StepFigures | EvalFigures
 
 
-class Sink(Protocol):
-    """Takes figures."""
-
-    def write(self, figures: Figures) -> None:
-        """Take one step's, or an evaluation's."""
-
-    def close(self) -> None:
-        """Flush and let go."""
-
-
 class Metrics:
-    """All sinks of a configuration; none on ranks other than the first."""
+    """The screen and all sinks of a configuration; neither on ranks other than the first."""
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
+    def __init__(self, sinks: Sequence[Sink], screen: "Screen | None" = None) -> None:
+        self._screen = screen
         self._sinks = sinks
         self._open = ExitStack()
 
@@ -82,9 +69,11 @@ class Metrics:
         self._open.close()
 
     def write(self, figures: Figures) -> None:
-        """Hand figures to every sink."""
+        """Show figures, and hand them to every sink."""
+        if self._screen is not None:
+            self._screen.write(figures)
         for sink in self._sinks:
-            sink.write(figures)
+            sink.write(figures.step, asdict(figures), _scalars(figures))
 
 
 class Screen:
@@ -100,77 +89,10 @@ class Screen:
         self._out.write(f"step {figures.step}{self._of}  {told}\n")
         self._out.flush()
 
-    def close(self) -> None:
-        """Nothing to let go of."""
-
-
-class JsonLines:
-    """Appends an object a step, and one an evaluation; a resumed run goes on in the same file, as another attempt."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a")
-
-    def write(self, figures: Figures) -> None:
-        """Append and flush."""
-        self._file.write(json.dumps(asdict(figures)) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class TensorBoard:
-    """Scalars under `train/` and `eval/`."""
-
-    def __init__(self, directory: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - slow to import, seldom wanted
-
-        self._writer = SummaryWriter(str(directory))
-
-    def write(self, figures: Figures) -> None:
-        """Add every figure as a scalar."""
-        for name, value in _scalars(figures).items():
-            self._writer.add_scalar(name, value, figures.step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """A run of the same name in a project."""
-
-    def __init__(self, project: str, run: str, config: dict[str, Any]) -> None:
-        try:
-            wandb = import_module("wandb")
-        except ImportError as error:
-            raise InvalidConfigError(
-                f"metrics.wandb_project = {project!r} needs the package wandb, which is not installed: "
-                "install it, or leave the field out"
-            ) from error
-        self._run = wandb.init(project=project, name=run, config=config)
-
-    def write(self, figures: Figures) -> None:
-        """Log every figure at its step."""
-        self._run.log(_scalars(figures), step=figures.step)
-
-    def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
-
 
 def open_metrics(config: MetricsConfig, *, run: str, last_step: int | None, resolved: dict[str, Any]) -> Metrics:
     """Open what is configured, and the screen; raises `InvalidConfigError` for a package that is missing."""
-    sinks: list[Sink] = [Screen(last_step, sys.stdout)]
-    if config.wandb_project is not None:
-        sinks.append(WeightsAndBiases(config.wandb_project, run, resolved))
-    if config.jsonl is not None:
-        sinks.append(JsonLines(config.jsonl))
-    if config.tensorboard is not None:
-        sinks.append(TensorBoard(config.tensorboard))
-    return Metrics(sinks)
+    return Metrics(open_sinks(config, run=run, resolved=resolved), Screen(last_step, sys.stdout))
 
 
 def _step(f: StepFigures) -> str:

@@ -5,12 +5,17 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dataserver.errors import InvalidConfigError
-from trainer.config import MetricsConfig
+from dataserver.sinks import MetricsConfig
 from trainer.metrics import EvalFigures, Screen, StepFigures, open_metrics
+
+if TYPE_CHECKING:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 FIGURES = StepFigures(
     attempt=2,
@@ -71,13 +76,44 @@ def test_tensorboard_holds_every_figure_at_its_step(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path)).Reload()
     of_the_step = {f"train/{name}" for name in asdict(FIGURES) if name != "step"}
     of_the_evaluation = {f"eval/{name}" for name in ("attempt", "loss", "targets", "samples", "s")}
-    assert set(events.Tags()["scalars"]) == of_the_step | of_the_evaluation
-    assert [(scalar.step, scalar.value) for scalar in events.Scalars("eval/loss")] == [(12, 3.5)]
-    [loss] = events.Scalars("train/loss")
-    assert (loss.step, loss.value) == (12, 3.25)
+    assert set(events.Tags()["tensors"]) == of_the_step | of_the_evaluation
+    assert scalars(events, "eval/loss") == [(12, 3.5)]
+    assert scalars(events, "train/loss") == [(12, 3.25)]
+
+
+def scalars(events: "EventAccumulator", name: str) -> list[tuple[int, float]]:
+    return [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors(name)]
 
 
 def test_a_missing_wandb_is_said_before_training_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InvalidConfigError, match=r"wandb_project = 'mine' needs the package wandb"):
         open_metrics(MetricsConfig(wandb_project="mine"), run="chat", last_step=None, resolved={})
+
+
+class FakeRun:
+    """What a run of Weights & Biases was told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def define_metric(self, name: str, step_metric: str) -> None:
+        self.told.append((name, step_metric))
+
+    def log(self, numbers: dict[str, float]) -> None:
+        self.told.append(numbers)
+
+    def finish(self) -> None:
+        self.told.append("finished")
+
+
+def test_weights_and_biases_are_told_the_step_as_a_number_for_it_may_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, begun = FakeRun(), []
+    library = ModuleType("wandb")
+    library.init = lambda **fields: begun.append(fields) or run  # type: ignore[attr-defined, func-returns-value]
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    with open_metrics(MetricsConfig(wandb_project="mine"), run="chat", last_step=None, resolved={"a": 1}) as metrics:
+        metrics.write(EVALUATION)
+    numbers = {"eval/attempt": 2.0, "eval/loss": 3.5, "eval/targets": 1200.0, "eval/samples": 30.0, "eval/s": 0.5}
+    assert begun == [{"project": "mine", "name": "chat", "config": {"a": 1}}]
+    assert run.told == [("*", "step"), {"step": 12, **numbers}, "finished"]
