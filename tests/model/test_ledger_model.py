@@ -14,7 +14,14 @@ from ledgermodel.variants import MEET, VARIANTS
 SCENARIOS = {name: value for name, value in vars(scenarios).items() if isinstance(value, Scenario)}
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in ("FORGETFUL", "LATE")])
+WHOLE = [
+    pytest.param(name, marks=pytest.mark.slow if name in ("BRANCHES", "RESTORED") else ())
+    for name in SCENARIOS
+    if name not in ("FORGETFUL", "LATE")
+]
+
+
+@pytest.mark.parametrize("name", WHOLE)
 def test_with_all_rules_nothing_goes_wrong(name):
     found = explore(SCENARIOS[name])
     assert found.fault == "", str(found)

@@ -19,6 +19,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.slow
 def test_one_of_two_ranks_is_killed_mid_step_and_one_rank_goes_on(stage: Stage) -> None:
     assert stage.train(2, fault={"at": "after_backward", "step": 4, "rank": 1}) != 0, stage.log()
     assert [found.record.step for found in stage.checkpoints()] == [2], stage.log()

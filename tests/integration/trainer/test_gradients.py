@@ -64,7 +64,7 @@ def test_loss_and_gradient_do_not_depend_on_packing_rounds_alignment_or_ranks(tm
             assert_close(found, expected)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
 def test_weighted_loss_and_gradient_do_not_depend_on_packing_either(tmp_path: Path, ranks: int) -> None:
     config = job_config(tmp_path)
     deals = [

@@ -84,6 +84,7 @@ def test_training_is_the_same_to_the_bit_with_evaluations_and_without(tmp_path: 
     assert [line["step"] for line in evaluations] == [2, 3]
 
 
+@pytest.mark.slow
 def test_the_loss_is_one_number_at_any_number_of_ranks_and_that_of_a_plain_reference(
     tmp_path: Path, endpoint: str
 ) -> None:

@@ -92,6 +92,7 @@ def test_data_loader_workers_are_refused_with_the_reason() -> None:
         list(loader)
 
 
+@pytest.mark.slow
 def test_the_hugging_face_example_trains_stops_and_goes_on_exactly(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("hf_trainer_example", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
