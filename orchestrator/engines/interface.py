@@ -60,7 +60,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStatus:
-    """How an engine is; of an unhealthy one nothing else is known.
+    """How an engine is; of an unhealthy one nothing else is known but `detail`, why it is.
 
     `label`: that of its last finished update; None when there was none since its start.
     `workers`: processes that hold weights, over tensor, pipeline and data parallel ranks.
@@ -72,6 +72,7 @@ class EngineStatus:
     label: str | None = None
     workers: int = 0
     model: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

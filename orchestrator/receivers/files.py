@@ -1,0 +1,67 @@
+"""Weights in a directory that trainer and engines share.
+
+    {directory}/00000.safetensors   bucket 0, whole as soon as it has its name
+    {directory}/00001.safetensors   ...
+    {directory}/weights.json        written last, when all ranks wrote all
+
+A bucket is read as soon as it is there, while the ranks write the next.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, deserialize
+
+from orchestrator.engines.buckets import Buffer, nbytes, pack
+from orchestrator.engines.interface import TensorSpec, Transfer
+from orchestrator.receivers.bucket import Bucket, Deadline, TransferError
+
+MARKER = "weights.json"
+# How often to look for the next file: shared file systems tell nobody when one appears.
+POLL_S = 0.02
+
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def receive_files(transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
+    """The buckets, in order; raises `TransferError`."""
+    directory = Path(transfer.directory)
+    for number, tensors in enumerate(pack(transfer.tensors, transfer.bucket_bytes)):
+        path = directory / f"{number:05}.safetensors"
+        _wait_for(path, deadline)
+        yield _read(path, tensors)
+    _wait_for(directory / MARKER, deadline)
+
+
+def _wait_for(path: Path, deadline: Deadline) -> None:
+    # The trainer removes the directory of a transfer that it gave up.
+    begun = path.parent.exists()
+    while not path.exists():
+        begun = begun or path.parent.exists()
+        if begun and not path.parent.exists():
+            raise TransferError(f"{path.parent} was removed before {path.name} was in it: the trainer gave up")
+        time.sleep(min(POLL_S, deadline.left_s(str(path))))
+
+
+def _read(path: Path, tensors: list[TensorSpec]) -> Bucket:
+    try:
+        found: dict[str, dict[str, Any]] = dict(deserialize(path.read_bytes()))
+    except (OSError, SafetensorError) as error:
+        raise TransferError(f"{path} cannot be read: {error}") from error
+    if found.keys() != {tensor.name for tensor in tensors}:
+        wrong = sorted(found.keys() ^ {tensor.name for tensor in tensors})
+        raise TransferError(f"{path} holds other weights than were offered: {', '.join(wrong[:8])}")
+    return [(tensor, _bytes_of(path, tensor, found[tensor.name])) for tensor in tensors]
+
+
+def _bytes_of(path: Path, tensor: TensorSpec, entry: dict[str, Any]) -> Buffer:
+    dtype, shape = _DTYPES.get(entry["dtype"], entry["dtype"]), tuple(entry["shape"])
+    if (dtype, shape) != (tensor.dtype, tensor.shape):
+        offered = f"{tensor.dtype} {list(tensor.shape)}"
+        raise TransferError(f"{path}: {tensor.name} is {dtype} {list(shape)}, offered was {offered}")
+    data: bytearray = entry["data"]
+    if len(data) != nbytes(tensor):
+        raise TransferError(f"{path}: {tensor.name} has {len(data)} bytes instead of {nbytes(tensor)}")
+    return data

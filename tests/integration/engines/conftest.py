@@ -1,0 +1,6 @@
+"""The tests here share the package `enginelab`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
