@@ -1,0 +1,239 @@
+"""Which engine serves which weights, who may use it, and who may update it.
+
+    UNSEEN ──healthy──> READY <──landed / untouched── SYNCING
+      │                 │  ^ └────────begin──────────────^ │
+      └─no answer─> AWAY┘  └──fresh── RESTARTING <──torn───┘
+
+An engine is **eligible** when it is READY and its version is the newest that landed and survives. So one that comes
+late, comes back with old weights, or missed a transfer gets no work until it is synced.
+
+A **pin** keeps an engine at its version: nobody updates it until the last pin on it is gone. Leases are granted in the
+moment in which a version lands, before anybody can take the engine for the next transfer; so ask for a pinned lease
+*before* its version lands.
+
+Nothing here talks to an engine: `keeper` looks how they are, `coordinator` moves weights.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState
+from orchestrator.engines.interface import Engine
+
+
+class MemberState(StrEnum):
+    """How an engine stands; the module's docstring draws the ways between them."""
+
+    UNSEEN = "unseen"
+    AWAY = "away"
+    READY = "ready"
+    SYNCING = "syncing"
+    RESTARTING = "restarting"
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """An engine of the pool. `version`: whose weights it serves whole; None: none of this run's."""
+
+    engine: Engine
+    state: MemberState = MemberState.UNSEEN
+    version: PolicyVersion | None = None
+    workers: int = 0
+    leases: int = 0
+    pins: int = 0
+    detail: str = ""
+    # Counts the changes of `state`: a status that was asked for before one says nothing about after.
+    turn: int = 0
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        return self.engine.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLease:
+    """Leave to use an engine. `version`: what it serves now; without a pin newer weights may arrive meanwhile."""
+
+    engine: Engine
+    version: PolicyVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Waiter:
+    version: PolicyVersion | None
+    pin: bool
+    granted: "asyncio.Future[Member]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Pool:
+    """All engines. Of one event loop; nothing here waits but `lease` and `idle`."""
+
+    def __init__(self, engines: Sequence[Engine], *, changed: Callable[[], None] = lambda: None) -> None:
+        self.members = tuple(Member(engine) for engine in engines)
+        self._changed = changed
+        self._waiters: list[_Waiter] = []
+        self._survivors: frozenset[PolicyVersion] = frozenset()
+        self._attempt = 0
+        self._newest: PolicyVersion | None = None
+
+    # For evals
+
+    @asynccontextmanager
+    async def lease(self, version: PolicyVersion | None = None, *, pin: bool = False) -> AsyncIterator[EngineLease]:
+        """Wait for an engine and use it until the end of the block; the least busy one first.
+
+        Without `pin` the engine serves the newest version that landed, and later may serve newer ones; with `version`
+        the wait lasts until that one, or a newer, has landed. With `pin` it serves exactly `version` until the end.
+        A lease may carry one sample or many. Waits for ever: bound it, or cancel it.
+        """
+        if pin and version is None:
+            raise ValueError("a pinned lease names its version")
+        waiter = _Waiter(version=version, pin=pin)
+        self._waiters.append(waiter)
+        self._grant()
+        try:
+            member = await waiter.granted
+        except asyncio.CancelledError:
+            self._withdraw(waiter)
+            raise
+        try:
+            serves = version if pin and version is not None else member.version or self._newest
+            if serves is None:
+                raise RuntimeError(f"engine {member.name} was leased without a version")
+            yield EngineLease(engine=member.engine, version=serves)
+        finally:
+            self._give_back(member, waiter)
+
+    @property
+    def newest(self) -> PolicyVersion | None:
+        """The newest version that landed and survives; None before the first."""
+        return self._newest
+
+    def serving(self, version: PolicyVersion) -> bool:
+        """Whether an engine serves that version now, or did when its transfer began."""
+        return any(
+            member.version == version
+            for member in self.members
+            if member.state in {MemberState.READY, MemberState.SYNCING}
+        )
+
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for an engine."""
+        return bool(self._waiters)
+
+    # For transfers
+
+    def present(self) -> list[Member]:
+        """Engines that are healthy and whole."""
+        return [member for member in self.members if member.state is MemberState.READY]
+
+    def free(self) -> list[Member]:
+        """Those of them that nobody pinned."""
+        return [member for member in self.present() if not member.pins]
+
+    def stale(self) -> list[Member]:
+        """Those of them that get no work until they are synced."""
+        return [member for member in self.free() if not self._is_eligible(member)]
+
+    def begin_sync(self, member: Member) -> None:
+        """Take a free engine for a transfer."""
+        self._move(member, MemberState.SYNCING)
+
+    def land(self, members: Iterable[Member], version: PolicyVersion) -> None:
+        """These engines serve `version` now."""
+        for member in members:
+            member.version = version
+            self._move(member, MemberState.READY)
+            if version not in self._survivors:
+                self._survivors |= {version}
+            if self._newest is None or version.number >= self._newest.number:
+                self._newest = version
+        self._grant()
+
+    def untouched(self, member: Member) -> None:
+        """The transfer never reached the engine's weights; it goes on as it was."""
+        self._move(member, MemberState.READY)
+        self._grant()
+
+    # For the keeper
+
+    def see(self, member: Member, version: PolicyVersion | None, workers: int) -> None:
+        """The engine is healthy and whole, and serves `version`."""
+        member.version, member.workers, member.detail = version, workers, ""
+        self._move(member, MemberState.READY)
+        self._grant()
+
+    def lose(self, member: Member, detail: str) -> None:
+        """The engine does not answer."""
+        member.detail = detail
+        self._move(member, MemberState.AWAY)
+
+    def tear(self, member: Member, detail: str) -> None:
+        """The engine may hold a mix: it has to be started anew, and serves nothing before."""
+        member.version, member.detail = None, detail
+        self._move(member, MemberState.RESTARTING)
+
+    def note(self, state: SyncState) -> None:
+        """Learn from the ledger which versions landed and survive.
+
+        What landed here and is not in the ledger yet counts until the ledger knows of another attempt.
+        """
+        landed = {sync.version for sync in state.syncs if sync.outcome is SyncOutcome.LANDED}
+        if state.landed is not None:
+            landed.add(state.landed)
+        if state.attempt == self._attempt:
+            landed |= self._survivors
+        self._attempt = state.attempt
+        self._survivors = frozenset(landed)
+        self._newest = max(landed, key=lambda version: (version.number, version.attempt), default=None)
+        self._grant()
+
+    # Inside
+
+    def _is_eligible(self, member: Member) -> bool:
+        return member.state is MemberState.READY and member.version is not None and member.version == self._newest
+
+    def _fits(self, member: Member, waiter: _Waiter) -> bool:
+        if waiter.pin:
+            return (
+                member.state is MemberState.READY
+                and member.version == waiter.version
+                and member.version in self._survivors
+            )
+        return self._is_eligible(member) and (
+            waiter.version is None or (member.version is not None and member.version.number >= waiter.version.number)
+        )
+
+    def _grant(self) -> None:
+        """Give engines to those who wait for what they serve, in the order in which they came."""
+        for waiter in list(self._waiters):
+            fitting = [member for member in self.members if self._fits(member, waiter)]
+            if not fitting or waiter.granted.done():
+                continue
+            member = min(fitting, key=lambda member: member.leases)
+            member.leases += 1
+            member.pins += waiter.pin
+            self._waiters.remove(waiter)
+            waiter.granted.set_result(member)
+        self._changed()
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        elif waiter.granted.done() and not waiter.granted.cancelled():
+            self._give_back(waiter.granted.result(), waiter)
+
+    def _give_back(self, member: Member, waiter: _Waiter) -> None:
+        member.leases -= 1
+        member.pins -= waiter.pin
+        self._changed()
+
+    def _move(self, member: Member, state: MemberState) -> None:
+        member.state = state
+        member.turn += 1
+        self._changed()

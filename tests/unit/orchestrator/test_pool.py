@@ -1,0 +1,158 @@
+"""Which engine is leased to whom: only whole and newest weights, pins that hold, leases that are given back."""
+
+import asyncio
+
+import pytest
+
+from dataserver.weight_sync import PolicyVersion, SyncState
+from orchestrator.pool import MemberState, Pool
+
+
+class Named:
+    """An engine that nobody calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def version(number: int, attempt: int = 1) -> PolicyVersion:
+    return PolicyVersion(attempt=attempt, number=number)
+
+
+def state(*, attempt: int = 1, landed: PolicyVersion | None = None) -> SyncState:
+    return SyncState(
+        run="chat",
+        attempt=attempt,
+        sealed_step=0,
+        consumed_step=0,
+        requested=(),
+        last_requested=False,
+        last_sealed=False,
+        ended=False,
+        shutdown_deadline=None,
+        holds=(),
+        lease=None,
+        landed=landed,
+        syncs=(),
+        max_steps=None,
+    )
+
+
+@pytest.fixture
+def pool() -> Pool:
+    pool = Pool([Named("one"), Named("two")])  # type: ignore[list-item]
+    for member in pool.members:
+        pool.see(member, None, workers=1)
+    return pool
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def hold(pool: Pool, leased: list, wanted: PolicyVersion | None = None, *, pin: bool = False) -> None:
+    async with pool.lease(wanted, pin=pin) as lease:
+        leased.append((lease.engine.name, lease.version))
+        await asyncio.Event().wait()
+
+
+async def test_an_engine_without_landed_weights_gets_no_work_until_they_land(pool: Pool) -> None:
+    leased: list = []
+    waiting = asyncio.ensure_future(hold(pool, leased))
+    await settled()
+    assert not leased
+    assert pool.waiting
+    assert len(pool.stale()) == 2
+    pool.land([pool.members[1]], version(0))
+    await settled()
+    assert leased == [("two", version(0))]
+    waiting.cancel()
+    await settled()
+    assert [member.leases for member in pool.members] == [0, 0]
+
+
+async def test_leases_go_to_the_least_busy_engine_that_serves_the_newest(pool: Pool) -> None:
+    pool.land(pool.members, version(3))
+    leased: list = []
+    tasks = [asyncio.ensure_future(hold(pool, leased)) for _ in range(4)]
+    await settled()
+    assert [member.leases for member in pool.members] == [2, 2]
+    pool.land([pool.members[0]], version(4))
+    tasks += [asyncio.ensure_future(hold(pool, leased)) for _ in range(3)]
+    await settled()
+    assert [member.leases for member in pool.members] == [5, 2]
+    assert pool.stale() == [pool.members[1]]
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_pin_is_granted_in_the_moment_of_landing_and_keeps_its_engine_from_transfers(pool: Pool) -> None:
+    leased: list = []
+    pinned = asyncio.ensure_future(hold(pool, leased, version(5), pin=True))
+    await settled()
+    pool.land(pool.members, version(5))
+    # Not a turn of the loop later, and the engine is no longer free.
+    assert [member.name for member in pool.free()] == ["two"]
+    pool.land([pool.members[1]], version(6))
+    await settled()
+    assert leased == [("one", version(5))]
+    assert pool.serving(version(5))
+    pinned.cancel()
+    await settled()
+    assert [member.name for member in pool.free()] == ["one", "two"]
+    assert pool.stale() == [pool.members[0]]
+
+
+async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_lease_behind(pool: Pool) -> None:
+    leased: list = []
+    waiting = asyncio.ensure_future(hold(pool, leased, version(1), pin=True))
+    await settled()
+    pool.land(pool.members, version(1))
+    waiting.cancel()
+    await settled()
+    assert not leased
+    assert [(member.leases, member.pins) for member in pool.members] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("moved", ["begin_sync", "tear", "lose"])
+async def test_an_engine_in_a_transfer_torn_or_away_gets_no_work(pool: Pool, moved: str) -> None:
+    pool.land([pool.members[0]], version(2))
+    getattr(pool, moved)(pool.members[0], *(["fault"] if moved != "begin_sync" else []))
+    leased: list = []
+    waiting = asyncio.ensure_future(hold(pool, leased))
+    await settled()
+    assert not leased
+    waiting.cancel()
+
+
+async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool) -> None:
+    pool.note(state(landed=version(5)))
+    pool.land([pool.members[0]], version(7))
+    pool.see(pool.members[1], version(5), workers=1)
+    assert pool.newest == version(7)
+    pool.note(state(landed=version(5)))
+    assert pool.newest == version(7)
+    pool.note(state(attempt=2, landed=version(5)))
+    assert pool.newest == version(5)
+    assert pool.stale() == [pool.members[0]]
+    leased: list = []
+    waiting = asyncio.ensure_future(hold(pool, leased))
+    await settled()
+    assert leased == [("two", version(5))]
+    waiting.cancel()
+
+
+async def test_an_engine_that_comes_back_with_old_weights_is_stale_though_whole(pool: Pool) -> None:
+    pool.land(pool.members, version(4))
+    pool.lose(pool.members[0], "no answer")
+    pool.land([pool.members[1]], version(8))
+    pool.see(pool.members[0], version(4), workers=1)
+    assert pool.members[0].state is MemberState.READY
+    assert pool.stale() == [pool.members[0]]
+
+
+async def test_a_pinned_lease_must_name_its_version(pool: Pool) -> None:
+    with pytest.raises(ValueError, match="names its version"):
+        async with pool.lease(pin=True):
+            pass
