@@ -151,9 +151,23 @@ def _tool(tool: object, where: str) -> dict[str, Json]:
 
 def _parsed(text: str, where: str) -> Json:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise RowError(f"{where} is no JSON ({error}): {text[:80]!r}") from error
+
+
+def _no_constant(name: str) -> Json:
+    """Python reads NaN and infinities, which JSON does not have, and a template would write them."""
+    raise ValueError(f"{name} is not a value that JSON has")
+
+
+def _without_duplicates(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice in one object")
+    return found
 
 
 def _without_nulls(value: Json) -> Json:

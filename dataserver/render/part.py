@@ -138,9 +138,9 @@ def _sample(
         return None
     length = len(sample.input_ids) if options.max_length is None else min(len(sample.input_ids), options.max_length)
     # The first token has no predecessor, so nothing learns from its being a target.
-    targets = sum(sample.loss_mask[1:length])
+    targets = int(np.count_nonzero(sample.loss_mask[1:length]))
     if targets == 0:
-        report.drop("target_cut_off" if any(sample.loss_mask[1:]) else "no_target")
+        report.drop("target_cut_off" if sample.loss_mask[1:].any() else "no_target")
         return None
     report.samples += 1
     report.tokens += length
@@ -151,11 +151,11 @@ def _sample(
 
 
 def _batch(samples: list[Sample]) -> pa.RecordBatch:
-    columns: dict[str, list[Any]] = {
-        INPUT_IDS: [np.array(sample.input_ids, dtype=np.int32) for sample in samples],
-        LOSS_MASK: [np.array(sample.loss_mask, dtype=np.int8) for sample in samples],
-    }
-    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+    ends = pa.array(np.cumsum([0, *(len(sample.input_ids) for sample in samples)]), pa.int32())
+    ids = pa.array(np.concatenate([sample.input_ids for sample in samples]), pa.int32())
+    mask = pa.array(np.concatenate([sample.loss_mask for sample in samples]).astype(np.int8), pa.int8())
+    lists: list[pa.Array[Any]] = [pa.ListArray.from_arrays(ends, ids), pa.ListArray.from_arrays(ends, mask)]
+    return pa.RecordBatch.from_arrays(lists, schema=SCHEMA)
 
 
 def _publish(temporary: Path, final: Path) -> None:

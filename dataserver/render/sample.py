@@ -3,20 +3,23 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dataserver.render.conversation import Conversation
 from dataserver.render_options import RenderOptions, TrainOn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Token ids of a whole conversation, and as many booleans: whether the token itself is a target.
+    """A whole conversation. `input_ids`: int32[n]; `loss_mask`: bool[n], whether the token itself is a target.
 
     `joined`: tokens that hold the end of a body and the beginning of scaffolding, or the other way round. They are no
     targets: nothing is to be learnt from what the template says.
     """
 
-    input_ids: list[int]
-    loss_mask: list[bool]
+    input_ids: NDArray[np.int32]
+    loss_mask: NDArray[np.bool_]
     joined: int = 0
 
 

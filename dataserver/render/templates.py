@@ -1,23 +1,24 @@
 """Rendering by a tokenizer's own chat template, for models that no family renderer knows.
 
     whole conversation ──template──> text ──one tokenization──> tokens with their places in the text
-    messages up to i, with the opening of the next turn ──> where turn i begins
-    messages up to i and turn i                         ──> where it ends
+    a template with `{% generation %}`  ──> what it marks is what the model says
+    any other: messages up to i, with the opening of the next turn ──> where turn i begins
+               messages up to i and turn i                         ──> where it ends
 
-Both must be beginnings of the whole text, to the letter; a template that rewrites what came before is refused with
-the message at which it does. A body's place within its turn is found by rendering the turn once more with another
-body, and not by searching for it.
+Without marks both must be beginnings of the whole text, to the letter; a template that rewrites what came before is
+refused with the message at which it does. A body's place within its turn is found by rendering the turn once more with
+another body, and not by searching for it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dataserver.render.conversation import Conversation, Message, RowError
+from dataserver.render.chat_template import ChatTemplate, Span
+from dataserver.render.conversation import Conversation, Json, Message, RowError
 from dataserver.render.families import Tokenizer
+from dataserver.render.places import Tokens
 from dataserver.render.sample import Sample, selected_messages
 from dataserver.render_options import RenderOptions
 
@@ -25,106 +26,97 @@ from dataserver.render_options import RenderOptions
 _STAND_IN: Final = "\ue123"
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Characters `begin` up to `end` of the whole text."""
-
-    begin: int
-    end: int
-
-
 class TemplateRenderer:
     """See `sample.Renderer`. `tokenizer`: a fast tokenizer of `transformers` with a chat template."""
 
-    name = "template"
-
     def __init__(self, tokenizer: Tokenizer, options: RenderOptions, stop_ids: frozenset[int]) -> None:
-        self._tokenizer = tokenizer
+        self._template = ChatTemplate(tokenizer)
+        self._backend = tokenizer.backend_tokenizer
         self._options = options
         self._stop_ids = stop_ids
+        self.name = "generation" if self._template.marks_turns else "template"
 
     def render(self, conversation: Conversation) -> Sample:
         """See `sample.Renderer`."""
-        messages, tools = list(conversation.messages), list(conversation.tools)
-        text = self._text(messages, tools)
+        messages, tools = self._template.prepared(conversation.messages), conversation.tools
+        text, marks = self._whole(messages, tools)
         _check_parts(messages, text)
-        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        ids = list(encoded["input_ids"])
-        offsets = np.array(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
-        mask = np.zeros(len(ids), dtype=np.bool_)
+        tokens = Tokens(self._backend, text)
+        mask = np.zeros(len(tokens.ids), dtype=np.bool_)
         joined = 0
-        for index, chosen in enumerate(selected_messages(conversation, self._options)):
-            if not chosen:
-                continue
-            is_turn = messages[index]["role"] == "assistant"
-            span = (self._turn if is_turn else self._body)(text, messages, tools, index)
-            begin, end, across = _tokens_of(offsets, span)
+        selected = selected_messages(conversation, self._options)
+        for span, is_turn in self._spans(text, messages, tools, selected, marks):
+            begin, end, across = tokens.within(span)
             joined += across
-            mask[begin : self._closed(ids, begin, end) if is_turn else end] = True
-        return Sample(input_ids=ids, loss_mask=mask.tolist(), joined=joined)
+            mask[begin : self._closed(tokens, begin, end) if is_turn else end] = True
+        return Sample(input_ids=tokens.ids, loss_mask=mask, joined=joined)
 
-    def _text(self, messages: Sequence[Message], tools: list[dict[str, Any]], *, opened: bool = False) -> str:
-        """The template's text; `opened`: with the opening of an assistant turn behind it."""
-        from jinja2 import TemplateError  # noqa: PLC0415
+    def _whole(self, messages: Sequence[Message], tools: Sequence[Json]) -> tuple[str, list[Span]]:
+        if self._template.marks_turns:
+            return self._template.marked_text(messages, tools)
+        return self._template.text(messages, tools), []
 
-        try:
-            text: str = self._tokenizer.apply_chat_template(
-                list(messages), tools=tools or None, tokenize=False, add_generation_prompt=opened
-            )
-        except (TemplateError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise RowError(f"the chat template refuses it ({type(error).__name__}: {error})") from error
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise RowError(f"it holds half of a surrogate pair, which is no text ({error})") from error
-        return text
+    def _spans(
+        self, text: str, messages: Sequence[Message], tools: Sequence[Json], selected: Sequence[bool], marks: list[Span]
+    ) -> Iterator[tuple[Span, bool]]:
+        """Where the targets of the selected messages lie, and whether they are an assistant turn."""
+        turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        chosen = [index for index in turns if selected[index]]
+        # Fewer marks than turns, or which of them belong to a turn is not told: then they do not count.
+        if chosen and (len(marks) == len(turns) or (len(marks) > len(turns) and chosen == turns)):
+            yield from ((mark, True) for mark in (marks if chosen == turns else marks[-len(chosen) :]))
+            chosen = []
+        for index in chosen:
+            yield self._turn(text, messages, tools, index), True
+        for index, message in enumerate(messages):
+            if selected[index] and message["role"] != "assistant":
+                yield self._body(text, messages, tools, index), False
 
-    def _turn(self, text: str, messages: Sequence[Message], tools: list[dict[str, Any]], index: int) -> _Span:
+    def _turn(self, text: str, messages: Sequence[Message], tools: Sequence[Json], index: int) -> Span:
         """What an assistant turn adds behind its opening, up to where the next message begins."""
-        opening = self._text(messages[:index], tools, opened=True) if index else ""
-        closed = self._text(messages[: index + 1], tools)
-        for part, what in ((opening, "the opening of its turn"), (closed, "the conversation up to it")):
-            if not text.startswith(part):
-                raise _unstable(index, what, text, part)
+        opening = self._template.text(messages[:index], tools, opened=True) if index else ""
+        closed = self._up_to(text, messages, tools, index)
+        if not text.startswith(opening):
+            raise _unstable(index, "the opening of its turn", text, opening)
         if index == 0:
             raise RowError(
                 "messages[0] is an assistant turn, whose beginning no template tells: put a message before it"
             )
-        return _Span(len(opening), len(closed))
+        return Span(len(opening), len(closed))
 
-    def _closed(self, ids: list[int], begin: int, end: int) -> int:
+    def _up_to(self, text: str, messages: Sequence[Message], tools: Sequence[Json], index: int) -> str:
+        """The text up to the end of a message, which is a beginning of the whole."""
+        if index + 1 == len(messages):
+            return text
+        closed = self._template.text(messages[: index + 1], tools)
+        if not text.startswith(closed):
+            raise _unstable(index, "the conversation up to it", text, closed)
+        return closed
+
+    def _closed(self, tokens: Tokens, begin: int, end: int) -> int:
         """Where a turn's targets end: behind the stop token that closes it, be it the head of what follows."""
-        stops = [at for at in range(begin, end) if ids[at] in self._stop_ids]
-        if stops:
-            return stops[-1] + 1
-        return end + 1 if end < len(ids) and ids[end] in self._stop_ids else end
+        ids = tokens.ids[begin : end + 1].tolist()
+        within = end - begin
+        last = next((at for at in range(min(within, len(ids)) - 1, -1, -1) if ids[at] in self._stop_ids), None)
+        if last is not None:
+            return begin + last + 1
+        return end + 1 if len(ids) > within and ids[within] in self._stop_ids else end
 
-    def _body(self, text: str, messages: Sequence[Message], tools: list[dict[str, Any]], index: int) -> _Span:
+    def _body(self, text: str, messages: Sequence[Message], tools: Sequence[Json], index: int) -> Span:
         """Where the body of a message that is no assistant turn lies."""
         content = messages[index]["content"]
         if not isinstance(content, str):
             raise RowError(
                 f"messages[{index}].content is a list of parts, whose places the chat template does not tell"
             )
-        closed = self._text(messages[: index + 1], tools)
-        other = self._text([*messages[:index], {**messages[index], "content": _STAND_IN}], tools)
+        closed = self._up_to(text, messages, tools, index)
+        other = self._template.text([*messages[:index], {**messages[index], "content": _STAND_IN}], tools)
         head, found, tail = other.partition(_STAND_IN)
         if not found or _STAND_IN in tail:
             raise RowError(f"the chat template does not render the content of messages[{index}] once")
-        if not text.startswith(closed):
-            raise _unstable(index, "the conversation up to it", text, closed)
         if not (closed.startswith(head) and closed.endswith(tail) and len(closed) >= len(head) + len(tail)):
             raise RowError(f"the chat template puts other words around messages[{index}] depending on its content")
-        return _Span(len(head), len(closed) - len(tail))
-
-
-def _tokens_of(offsets: NDArray[np.int64], span: _Span) -> tuple[int, int, int]:
-    """The tokens within `span`, first and the one after the last, and how many lie across its borders."""
-    begin = int(np.searchsorted(offsets[:, 0], span.begin, side="left"))
-    end = int(np.searchsorted(offsets[:, 1], span.end, side="right"))
-    touching = int(np.searchsorted(offsets[:, 0], span.end, side="left"))
-    first = int(np.searchsorted(offsets[:, 1], span.begin, side="right"))
-    return begin, max(begin, end), (begin - first) + max(0, touching - max(begin, end))
+        return Span(len(head), len(closed) - len(tail))
 
 
 def _check_parts(messages: Sequence[Message], text: str) -> None:
@@ -142,5 +134,6 @@ def _unstable(index: int, what: str, text: str, part: str) -> RowError:
     return RowError(
         f"the chat template is not stable: {what}, messages[{index}], is rendered otherwise when more follows (from "
         f"character {at} on: {part[at : at + 40]!r} became {text[at : at + 40]!r}), so no mask would be right. Use the "
-        "family renderer of this model, train_on = last, or a template that leaves earlier turns alone"
+        "family renderer of this model, a template that says where the model speaks by `{% generation %}`, "
+        "train_on = last, or a template that leaves earlier turns alone"
     )

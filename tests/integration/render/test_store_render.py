@@ -95,7 +95,7 @@ def test_every_row_is_what_the_renderer_makes_of_it(rows, store, chatml, tmp_pat
         assert len(opened) == len(rows)
         for row, found in zip(rows, opened, strict=True):
             sample = renderer.render(conversation_of(row))
-            assert found.input_ids.tolist() == sample.input_ids
+            assert found.input_ids.tolist() == sample.input_ids.tolist()
             assert found.loss_mask.tolist() == [int(target) for target in sample.loss_mask]
 
 

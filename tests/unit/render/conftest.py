@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from renderlab.tokenizers import CHATML, FORGETFUL, OPEN_ENDED, build_tokenizer
+from renderlab.tokenizers import CHATML, FORGETFUL, MARKED, OPEN_ENDED, build_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +23,8 @@ def open_ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tokenizer(tmp_path_factory.mktemp("tokenizer") / "forgetful", FORGETFUL)
+
+
+@pytest.fixture(scope="session")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tokenizer(tmp_path_factory.mktemp("tokenizer") / "marked", MARKED)

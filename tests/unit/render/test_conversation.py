@@ -82,6 +82,12 @@ def test_tools_come_out_in_one_form(name, as_text, bare):
         ({"messages": [{**SAID, "tool_calls": [{"function": {"arguments": {}}}]}]}, "names no function"),
         ({"messages": [{**SAID, "tool_calls": [{"name": "f", "arguments": "{"}]}]}, "arguments is no JSON"),
         ({"messages": [{**SAID, "tool_calls": [{"name": "f", "arguments": "[1]"}]}]}, "arguments is a list"),
+        ({"messages": [{**SAID, "tool_calls": [{"name": "f", "arguments": '{"a": NaN}'}]}]}, "NaN is not a value"),
+        ({"messages": [{**SAID, "tool_calls": [{"name": "f", "arguments": '{"a": -Infinity}'}]}]}, "-Infinity is not"),
+        (
+            {"messages": [{**SAID, "tool_calls": [{"name": "f", "arguments": '{"a": {"b": 1, "b": 2}}'}]}]},
+            "'b' stands twice",
+        ),
         ({"messages": [ASKED], "tools": "[{]"}, "tools is no JSON"),
         ({"messages": [ASKED], "tools": [{"description": "x"}]}, r"tools\[0\] names no function"),
     ],

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from renderlab.words import conversation, words
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render import tokenizer as tokenizers
@@ -23,22 +24,6 @@ def loaded(chatml):
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(chatml)
-
-
-def conversation(*turns, tools=()):
-    return Conversation(messages=tuple({"role": role, "content": text} for role, text in turns), tools=tuple(tools))
-
-
-def words(tokenizer, sample):
-    """The runs of targets, as text."""
-    runs, before = [], False
-    for token, target in zip(sample.input_ids, sample.loss_mask, strict=True):
-        if target and not before:
-            runs.append([])
-        if target:
-            runs[-1].append(token)
-        before = target
-    return [tokenizer.decode(run) for run in runs]
 
 
 bodies = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).map(str.strip)
@@ -63,7 +48,7 @@ def test_tokens_are_the_whole_rendering_and_targets_are_the_bodies_and_stops(
     whole = loaded.apply_chat_template(
         list(given_.messages), tools=list(given_.tools) or None, tokenize=True, return_dict=False
     )
-    assert sample.input_ids == list(whole)
+    assert sample.input_ids.tolist() == list(whole)
     last = len(said) - 1
     wanted = [
         text + ("<|im_end|>" if role == "assistant" else "")
@@ -123,7 +108,9 @@ def test_a_template_that_rewrites_earlier_turns_is_refused_with_the_message(forg
 def test_control_tokens_inside_of_words_become_what_the_template_makes_of_them(chatml, loaded):
     given_ = conversation(("user", "say <|im_end|>"), ("assistant", "a<|im_end|>b"))
     sample = open_renderer(RenderOptions(tokenizer=chatml, family="template")).render(given_)
-    assert sample.input_ids == list(loaded.apply_chat_template(list(given_.messages), tokenize=True, return_dict=False))
+    assert sample.input_ids.tolist() == list(
+        loaded.apply_chat_template(list(given_.messages), tokenize=True, return_dict=False)
+    )
     assert words(loaded, sample) == ["a<|im_end|>b<|im_end|>"]
 
 

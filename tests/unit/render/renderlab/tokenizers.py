@@ -37,6 +37,21 @@ FORGETFUL: Final = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 
+# Forgetful too, but it says where the model speaks: of a turn with a tool call twice.
+MARKED: Final = """\
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\\n' }}
+{%- if message.role == 'assistant' %}
+{%- generation %}
+{%- if message.reasoning_content and loop.last %}{{ '<think>' + message.reasoning_content + '</think>' }}{% endif %}
+{{- message.content }}
+{%- endgeneration %}
+{%- if message.tool_calls %}{% generation %}{{ message.tool_calls | tojson }}{% endgeneration %}{% endif %}
+{{- '<|im_end|>\\n' }}
+{%- else %}{{ message.content + '<|im_end|>\\n' }}{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+
 SPECIAL: Final = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>",
     "<|observation|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>",

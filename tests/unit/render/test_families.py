@@ -1,0 +1,70 @@
+"""A family's masks are those that its own package makes for training, whatever is selected."""
+
+from functools import cache
+
+import pytest
+from renderlab.words import conversation
+
+from dataserver.render.conversation import Conversation
+from dataserver.render.families import LeanTokenizer
+from dataserver.render.sample import selected_messages
+from dataserver.render.tokenizer import load_tokenizer, open_renderer
+from dataserver.render_options import RenderOptions
+
+CALL = {"type": "function", "function": {"name": "f", "arguments": {"a": None}}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+
+CONVERSATIONS = [
+    conversation(("user", "a"), ("assistant", "b")),
+    conversation(("system", "s"), ("user", "a"), ("assistant", ""), ("user", "c"), ("assistant", " d\n")),
+    conversation(("user", "a"), ("assistant", "b"), ("user", "the last word")),
+    conversation(("user", "say <|im_end|> and <|user|>"), ("assistant", "你好 🙂")),
+    Conversation(
+        messages=(
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "content": "one"},
+            {"role": "assistant", "content": "b", "reasoning_content": "hm"},
+        ),
+        tools=(TOOL,),
+    ),
+]
+
+load = cache(load_tokenizer)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm-4.5", "llama-3"])
+@pytest.mark.parametrize("roles", [("assistant",), ("assistant", "tool", "user"), ("user",)])
+@pytest.mark.parametrize("train_on", ["all", "last"])
+def test_masks_are_what_the_package_makes_for_training(chatml, family, roles, train_on):
+    from renderers.base import build_training_sample, create_renderer
+    from renderers.configs import config_from_name
+
+    options = RenderOptions(tokenizer=chatml, family=family, roles=roles, train_on=train_on)
+    ours, theirs = open_renderer(options), create_renderer(load(chatml), config_from_name(family))
+    for given in CONVERSATIONS:
+        built = build_training_sample(
+            theirs,
+            list(given.messages),
+            tools=list(given.tools) or None,
+            role_to_mask=lambda message: message["role"] == "assistant",
+            content_sft_roles=set(roles) - {"assistant"},
+            ensure_final_stop=True,
+            message_loss_mask=selected_messages(given, options),
+        )
+        sample = ours.render(given)
+        assert sample.input_ids.tolist() == built.token_ids
+        assert sample.loss_mask.tolist() == [bool(target) for target in built.loss_mask]
+
+
+def test_the_lean_tokenizer_gives_what_the_whole_one_gives_and_no_one_can_change_it(chatml):
+    whole, lean = load(chatml), LeanTokenizer(load(chatml))
+    for text in ("", "a", "<|im_end|>\n", "Grüße 🙂 " * 40):
+        for _ in range(2):
+            ids = lean.encode(text, add_special_tokens=False)
+            assert ids == whole.encode(text, add_special_tokens=False)
+            ids.append(7)
+            found = lean(text, add_special_tokens=False, return_offsets_mapping=True)
+            wanted = whole(text, add_special_tokens=False, return_offsets_mapping=True)
+            assert found == {name: wanted[name] for name in ("input_ids", "offset_mapping")}
+    assert lean.convert_tokens_to_ids("<|im_end|>") == whole.convert_tokens_to_ids("<|im_end|>")
