@@ -1,6 +1,6 @@
 """The tokenizer directory: what it is called by content, and the renderer for it.
 
-The only module that imports `transformers`, which here reads tokenizers and chat templates and needs no torch.
+`transformers` is imported here and in `chat_template` alone: it reads tokenizers and templates, and needs no torch.
 """
 
 import json
