@@ -54,7 +54,8 @@ def packing_bounds(lengths: NDArray[np.int64], rounds: Rounds, *, capacity: int,
     descending = -np.sort(-lengths)
     costs = cost.scaled(descending)
     share = int(costs.sum()) / ranks
-    shortest = _shortest_duration(descending, costs, len(rounds), ranks, capacity)
+    fullest = _fullest_bins(descending, costs, capacity, cost)
+    shortest = _shortest_duration(descending, costs, len(rounds), ranks, capacity=capacity, fullest=fullest)
     return PackingBounds(
         token_efficiency=-(-int(lengths.sum()) // capacity) / bins,
         rank_imbalance=max(1.0, int(costs[0]) / share),
@@ -63,14 +64,21 @@ def packing_bounds(lengths: NDArray[np.int64], rounds: Rounds, *, capacity: int,
 
 
 def _shortest_duration(
-    lengths: NDArray[np.int64], costs: NDArray[np.int64], rounds: int, ranks: int, capacity: int
+    lengths: NDArray[np.int64],
+    costs: NDArray[np.int64],
+    rounds: int,
+    ranks: int,
+    *,
+    capacity: int,
+    fullest: NDArray[np.float64],
 ) -> float:
     """No plan's sum over rounds of the costliest bin is below this; lengths and costs descend.
 
     Of the k + 1 longest samples at most `capacity // lengths[k]` share a bin, so they reach into
     round `k // (ranks * that)`, counted from 0 in descending order, which therefore lasts as long as
-    the k-th sample. And m rounds hold at most the cost of the longest samples that fill them;
-    the rest has to last its share in the rounds that follow.
+    the k-th sample. And m rounds hold at most the cost of the longest samples that fill them, and
+    at most what the longest samples of as many bins leave room for; the rest has to last its share
+    in the rounds that follow.
     """
     reached = np.minimum(np.arange(len(lengths)) // (ranks * (capacity // lengths)), rounds - 1)
     floors = np.zeros(rounds, dtype=np.int64)
@@ -78,8 +86,25 @@ def _shortest_duration(
     floors = np.maximum.accumulate(floors[::-1])[::-1]
     tokens, held = np.cumsum(lengths), np.cumsum(costs).astype(np.float64)
     filled = np.interp(np.arange(rounds + 1) * ranks * capacity, [0, *tokens], [0.0, *held])
+    most = np.concatenate(([0.0], np.cumsum(fullest)))
+    filled = np.minimum(filled, most[np.minimum(np.arange(rounds + 1) * ranks, len(lengths))])
     rests = (held[-1] - filled) / ranks
     return float((np.concatenate(([0], np.cumsum(floors))) + rests).max())
+
+
+def _fullest_bins(
+    lengths: NDArray[np.int64], costs: NDArray[np.int64], capacity: int, cost: CostModel
+) -> NDArray[np.float64]:
+    """What a bin costs at most of which sample k is the longest, float64[n] in units of `costs`; descends.
+
+    Beside a sample of n tokens there is room for `capacity - n` more, in samples of at most `min(n, capacity - n)`,
+    and a shorter sample costs less a token.
+    """
+    n, linear, quadratic = lengths.astype(np.float64), float(cost.linear), float(cost.quadratic)
+    unit = float(costs[0]) / ((linear + quadratic * n[0]) * n[0])
+    room = capacity - n
+    beside: NDArray[np.float64] = room * (linear + quadratic * np.minimum(n, room)) * unit
+    return costs + beside
 
 
 def cost_table(lengths: NDArray[np.int64], rounds: Rounds, cost: CostModel) -> NDArray[np.int64]:
