@@ -15,58 +15,13 @@ Nothing here talks to an engine: `keeper` looks how they are, `coordinator` move
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
 
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState
 from orchestrator.engines.interface import Engine
-
-
-class MemberState(StrEnum):
-    """How an engine stands; the module's docstring draws the ways between them."""
-
-    UNSEEN = "unseen"
-    AWAY = "away"
-    READY = "ready"
-    SYNCING = "syncing"
-    RESTARTING = "restarting"
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """An engine of the pool. `version`: whose weights it serves whole; None: none of this run's."""
-
-    engine: Engine
-    state: MemberState = MemberState.UNSEEN
-    version: PolicyVersion | None = None
-    workers: int = 0
-    leases: int = 0
-    pins: int = 0
-    detail: str = ""
-    # Counts the changes of `state`: a status that was asked for before one says nothing about after.
-    turn: int = 0
-
-    @property
-    def name(self) -> str:
-        """The engine's name."""
-        return self.engine.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLease:
-    """Leave to use an engine. `version`: what it serves now; without a pin newer weights may arrive meanwhile."""
-
-    engine: Engine
-    version: PolicyVersion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Waiter:
-    version: PolicyVersion | None
-    pin: bool
-    granted: "asyncio.Future[Member]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+from orchestrator.labels import sync_of
+from orchestrator.members import EngineLease, Member, MemberState, Waiter
 
 
 class Pool:
@@ -75,10 +30,12 @@ class Pool:
     def __init__(self, engines: Sequence[Engine], *, changed: Callable[[], None] = lambda: None) -> None:
         self.members = tuple(Member(engine) for engine in engines)
         self._changed = changed
-        self._waiters: list[_Waiter] = []
-        self._survivors: frozenset[PolicyVersion] = frozenset()
+        self._waiters: list[Waiter] = []
+        # Syncs that landed a version that survives.
+        self._landed: dict[str, PolicyVersion] = {}
         self._attempt = 0
         self._newest: PolicyVersion | None = None
+        self._given_back = asyncio.Event()
 
     # For evals
 
@@ -92,7 +49,7 @@ class Pool:
         """
         if pin and version is None:
             raise ValueError("a pinned lease names its version")
-        waiter = _Waiter(version=version, pin=pin)
+        waiter = Waiter(version=version, pin=pin)
         self._waiters.append(waiter)
         self._grant()
         try:
@@ -144,16 +101,20 @@ class Pool:
         """Take a free engine for a transfer."""
         self._move(member, MemberState.SYNCING)
 
-    def land(self, members: Iterable[Member], version: PolicyVersion) -> None:
-        """These engines serve `version` now."""
-        for member in members:
-            member.version = version
-            self._move(member, MemberState.READY)
-            if version not in self._survivors:
-                self._survivors |= {version}
-            if self._newest is None or version.number >= self._newest.number:
-                self._newest = version
+    def land(self, member: Member, version: PolicyVersion, sync_id: str) -> None:
+        """The engine serves `version` now."""
+        self._landed[sync_id] = version
+        if self._newest is None or version.number >= self._newest.number:
+            self._newest = version
+        member.sync_id, member.version = sync_id, version
+        self._move(member, MemberState.READY)
         self._grant()
+
+    async def idle(self, member: Member) -> None:
+        """Wait until nobody has a lease on an engine that is taken for a transfer."""
+        while member.leases:
+            self._given_back.clear()
+            await self._given_back.wait()
 
     def untouched(self, member: Member) -> None:
         """The transfer never reached the engine's weights; it goes on as it was."""
@@ -162,9 +123,13 @@ class Pool:
 
     # For the keeper
 
-    def see(self, member: Member, version: PolicyVersion | None, workers: int) -> None:
-        """The engine is healthy and whole, and serves `version`."""
-        member.version, member.workers, member.detail = version, workers, ""
+    def see(self, member: Member, label: str | None, workers: int) -> None:
+        """The engine is healthy and whole, and has that label. One that no landed sync of this run gave is stale."""
+        sync_id = sync_of(label)
+        if (member.state, member.sync_id, member.workers) == (MemberState.READY, sync_id, workers):
+            return
+        member.sync_id, member.workers, member.detail = sync_id, workers, ""
+        member.version = self._landed.get(sync_id or "")
         self._move(member, MemberState.READY)
         self._grant()
 
@@ -175,7 +140,7 @@ class Pool:
 
     def tear(self, member: Member, detail: str) -> None:
         """The engine may hold a mix: it has to be started anew, and serves nothing before."""
-        member.version, member.detail = None, detail
+        member.sync_id, member.version, member.detail = None, None, detail
         self._move(member, MemberState.RESTARTING)
 
     def note(self, state: SyncState) -> None:
@@ -183,28 +148,29 @@ class Pool:
 
         What landed here and is not in the ledger yet counts until the ledger knows of another attempt.
         """
-        landed = {sync.version for sync in state.syncs if sync.outcome is SyncOutcome.LANDED}
-        if state.landed is not None:
-            landed.add(state.landed)
-        if state.attempt == self._attempt:
-            landed |= self._survivors
+        landed = {sync.sync_id: sync.version for sync in state.syncs if sync.outcome is SyncOutcome.LANDED}
+        self._landed = landed | (self._landed if state.attempt == self._attempt else {})
         self._attempt = state.attempt
-        self._survivors = frozenset(landed)
-        self._newest = max(landed, key=lambda version: (version.number, version.attempt), default=None)
+        versions = [*self._landed.values(), *([state.landed] if state.landed else [])]
+        self._newest = max(versions, key=lambda version: (version.number, version.attempt), default=None)
+        for member in self.members:
+            member.version = self._landed.get(member.sync_id or "")
         self._grant()
+
+    def forget(self) -> None:
+        """Know nothing of any engine: others may have moved them."""
+        for member in self.members:
+            member.sync_id = member.version = None
+            self._move(member, MemberState.UNSEEN)
 
     # Inside
 
     def _is_eligible(self, member: Member) -> bool:
         return member.state is MemberState.READY and member.version is not None and member.version == self._newest
 
-    def _fits(self, member: Member, waiter: _Waiter) -> bool:
+    def _fits(self, member: Member, waiter: Waiter) -> bool:
         if waiter.pin:
-            return (
-                member.state is MemberState.READY
-                and member.version == waiter.version
-                and member.version in self._survivors
-            )
+            return member.state is MemberState.READY and member.version == waiter.version
         return self._is_eligible(member) and (
             waiter.version is None or (member.version is not None and member.version.number >= waiter.version.number)
         )
@@ -222,15 +188,16 @@ class Pool:
             waiter.granted.set_result(member)
         self._changed()
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _withdraw(self, waiter: Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         elif waiter.granted.done() and not waiter.granted.cancelled():
             self._give_back(waiter.granted.result(), waiter)
 
-    def _give_back(self, member: Member, waiter: _Waiter) -> None:
+    def _give_back(self, member: Member, waiter: Waiter) -> None:
         member.leases -= 1
         member.pins -= waiter.pin
+        self._given_back.set()
         self._changed()
 
     def _move(self, member: Member, state: MemberState) -> None:

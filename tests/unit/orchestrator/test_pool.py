@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from dataserver.weight_sync import PolicyVersion, SyncState
-from orchestrator.pool import MemberState, Pool
+from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState, WeightSync
+from orchestrator.labels import label_of, version_of
+from orchestrator.members import MemberState
+from orchestrator.pool import Pool
 
 
 class Named:
@@ -17,6 +19,19 @@ class Named:
 
 def version(number: int, attempt: int = 1) -> PolicyVersion:
     return PolicyVersion(attempt=attempt, number=number)
+
+
+def sync_id(of: PolicyVersion) -> str:
+    return f"{of.attempt:016x}{of.number:016x}"
+
+
+def land(pool: Pool, members, landed: PolicyVersion) -> None:
+    for member in members:
+        pool.land(member, landed, sync_id(landed))
+
+
+def label(of: PolicyVersion) -> str:
+    return label_of(of, sync_id(of))
 
 
 def state(*, attempt: int = 1, landed: PolicyVersion | None = None) -> SyncState:
@@ -33,7 +48,7 @@ def state(*, attempt: int = 1, landed: PolicyVersion | None = None) -> SyncState
         holds=(),
         lease=None,
         landed=landed,
-        syncs=(),
+        syncs=(WeightSync(sync_id=sync_id(landed), version=landed, outcome=SyncOutcome.LANDED),) if landed else (),
         max_steps=None,
     )
 
@@ -64,7 +79,7 @@ async def test_an_engine_without_landed_weights_gets_no_work_until_they_land(poo
     assert not leased
     assert pool.waiting
     assert len(pool.stale()) == 2
-    pool.land([pool.members[1]], version(0))
+    land(pool, [pool.members[1]], version(0))
     await settled()
     assert leased == [("two", version(0))]
     waiting.cancel()
@@ -73,12 +88,12 @@ async def test_an_engine_without_landed_weights_gets_no_work_until_they_land(poo
 
 
 async def test_leases_go_to_the_least_busy_engine_that_serves_the_newest(pool: Pool) -> None:
-    pool.land(pool.members, version(3))
+    land(pool, pool.members, version(3))
     leased: list = []
     tasks = [asyncio.ensure_future(hold(pool, leased)) for _ in range(4)]
     await settled()
     assert [member.leases for member in pool.members] == [2, 2]
-    pool.land([pool.members[0]], version(4))
+    land(pool, [pool.members[0]], version(4))
     tasks += [asyncio.ensure_future(hold(pool, leased)) for _ in range(3)]
     await settled()
     assert [member.leases for member in pool.members] == [5, 2]
@@ -91,10 +106,10 @@ async def test_a_pin_is_granted_in_the_moment_of_landing_and_keeps_its_engine_fr
     leased: list = []
     pinned = asyncio.ensure_future(hold(pool, leased, version(5), pin=True))
     await settled()
-    pool.land(pool.members, version(5))
+    land(pool, pool.members, version(5))
     # Not a turn of the loop later, and the engine is no longer free.
     assert [member.name for member in pool.free()] == ["two"]
-    pool.land([pool.members[1]], version(6))
+    land(pool, [pool.members[1]], version(6))
     await settled()
     assert leased == [("one", version(5))]
     assert pool.serving(version(5))
@@ -108,7 +123,7 @@ async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_lease_
     leased: list = []
     waiting = asyncio.ensure_future(hold(pool, leased, version(1), pin=True))
     await settled()
-    pool.land(pool.members, version(1))
+    land(pool, pool.members, version(1))
     waiting.cancel()
     await settled()
     assert not leased
@@ -117,7 +132,7 @@ async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_lease_
 
 @pytest.mark.parametrize("moved", ["begin_sync", "tear", "lose"])
 async def test_an_engine_in_a_transfer_torn_or_away_gets_no_work(pool: Pool, moved: str) -> None:
-    pool.land([pool.members[0]], version(2))
+    land(pool, [pool.members[0]], version(2))
     getattr(pool, moved)(pool.members[0], *(["fault"] if moved != "begin_sync" else []))
     leased: list = []
     waiting = asyncio.ensure_future(hold(pool, leased))
@@ -128,8 +143,8 @@ async def test_an_engine_in_a_transfer_torn_or_away_gets_no_work(pool: Pool, mov
 
 async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool) -> None:
     pool.note(state(landed=version(5)))
-    pool.land([pool.members[0]], version(7))
-    pool.see(pool.members[1], version(5), workers=1)
+    land(pool, [pool.members[0]], version(7))
+    pool.see(pool.members[1], label(version(5)), workers=1)
     assert pool.newest == version(7)
     pool.note(state(landed=version(5)))
     assert pool.newest == version(7)
@@ -144,10 +159,10 @@ async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool
 
 
 async def test_an_engine_that_comes_back_with_old_weights_is_stale_though_whole(pool: Pool) -> None:
-    pool.land(pool.members, version(4))
+    land(pool, pool.members, version(4))
     pool.lose(pool.members[0], "no answer")
-    pool.land([pool.members[1]], version(8))
-    pool.see(pool.members[0], version(4), workers=1)
+    land(pool, [pool.members[1]], version(8))
+    pool.see(pool.members[0], label(version(4)), workers=1)
     assert pool.members[0].state is MemberState.READY
     assert pool.stale() == [pool.members[0]]
 
@@ -156,3 +171,18 @@ async def test_a_pinned_lease_must_name_its_version(pool: Pool) -> None:
     with pytest.raises(ValueError, match="names its version"):
         async with pool.lease(pin=True):
             pass
+
+
+async def test_an_engine_that_another_run_left_at_the_same_version_is_stale(pool: Pool) -> None:
+    land(pool, [pool.members[0]], version(3))
+    pool.see(pool.members[1], label_of(version(3), "f" * 32), workers=1)
+    assert pool.stale() == [pool.members[1]]
+    assert version_of(label(version(3))) == version(3)
+    assert version_of("default") is None
+
+
+async def test_the_ledger_says_later_that_what_an_engine_serves_has_landed(pool: Pool) -> None:
+    pool.see(pool.members[0], label(version(6)), workers=1)
+    assert pool.stale() == list(pool.members)
+    pool.note(state(landed=version(6)))
+    assert pool.stale() == [pool.members[1]]

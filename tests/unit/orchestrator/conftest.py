@@ -1,0 +1,6 @@
+"""The lab of the orchestrator's core."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
