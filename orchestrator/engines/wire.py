@@ -79,6 +79,9 @@ def parse_completions(engine: str, answer: Mapping[str, Any]) -> tuple[Completio
     except (KeyError, TypeError, ValueError) as error:
         raise unreadable(engine, "generate", answer) from error
     for completion in found:
+        if completion.token_ids and not completion.versions:
+            what = "its answer does not say which weights made the tokens: start vLLM with --enable-scale-out"
+            raise EngineRefusedError(engine, "generate", what)
         if completion.finish_reason not in {"stop", "length"}:
             what = f"a sample ended with {completion.finish_reason!r} after {len(completion.token_ids)} tokens"
             raise GenerationAbortedError(engine, "generate", what)

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -78,6 +79,10 @@ class GlooSender:
             group_size=1 + workers,
             first_rank=1,
         )
+
+    def for_engine(self, rank: int) -> Transfer:
+        """The transfer as the engine sees it whose worker is `rank`."""
+        return replace(self.transfer, first_rank=rank)
 
     def send(self, *, stop_after: int | None = None) -> None:
         size, limit = self.transfer.group_size, timedelta(seconds=self.transfer.deadline_s)

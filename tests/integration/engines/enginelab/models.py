@@ -1,0 +1,90 @@
+"""Tiny models with random weights, as Hugging Face lays them out, with a tokenizer of characters."""
+
+import string
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.models.qwen3 import Qwen3Config, Qwen3ForCausalLM
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<s>{{ m['role'] }}:{{ m['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant:{% endif %}"
+)
+BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+# No multiple of what vLLM pads vocabularies to.
+VOCABULARY = 301
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 512,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "initializer_range": 0.3,
+}
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    """`module` is what a trainer holds; `directory` is what an engine was started with."""
+
+    module: PreTrainedModel
+    directory: Path
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """What is sent: a tied pair under its first name alone."""
+        return {name: value.detach().clone() for name, value in self.module.named_parameters()}
+
+    def next_version(self, seed: int) -> dict[str, torch.Tensor]:
+        """Takes a step that changes every weight, and returns what is to be sent."""
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for value in self.module.parameters():
+                value.add_(torch.randn_like(value) * 0.1)
+        return self.weights()
+
+    def logprobs(self, prompt: list[int], tokens: list[int]) -> torch.Tensor:
+        """Of each of `tokens` after `prompt`, in float32."""
+        ids = torch.tensor([prompt + tokens])
+        with torch.no_grad():
+            logits = self.module(input_ids=ids, use_cache=False).logits[0].log_softmax(-1)
+        return logits[len(prompt) - 1 : -1].gather(1, ids[0, len(prompt) :, None])[:, 0]
+
+
+def tiny_qwen3(directory: Path, *, tied: bool) -> TinyModel:
+    torch.manual_seed(1)
+    return _saved(Qwen3ForCausalLM(Qwen3Config(**SIZES, tie_word_embeddings=tied)), directory)
+
+
+def tiny_llama(directory: Path, *, tied: bool) -> TinyModel:
+    torch.manual_seed(2)
+    return _saved(LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=tied)), directory)
+
+
+def _saved(module: PreTrainedModel, directory: Path) -> TinyModel:
+    module.eval().save_pretrained(directory)
+    _tokenizer().save_pretrained(directory)
+    return TinyModel(module, directory)
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    letters = {letter: place for place, letter in enumerate(string.printable, start=3)}
+    rest = {f"<{place}>": place for place in range(3 + len(letters), VOCABULARY)}
+    inner = Tokenizer(models.WordLevel({BEGIN: 0, END: 1, UNKNOWN: 2, **letters, **rest}, unk_token=UNKNOWN))
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    inner.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner,
+        bos_token=BEGIN,
+        eos_token=END,
+        unk_token=UNKNOWN,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer

@@ -1,0 +1,117 @@
+"""A real vLLM on this machine's CPU, in a process group of its own that always ends."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+REPOSITORY = Path(__file__).parents[4]
+# Some 30 s on an idle machine; importing vLLM on a busy one takes minutes.
+START_LIMIT_S = 600
+ENVIRONMENT = {
+    "VLLM_TARGET_DEVICE": "cpu",
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    # Two servers on one machine fight for the same cores otherwise.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}
+ARGUMENTS = [
+    "--host=127.0.0.1",
+    "--port=0",
+    "--dtype=float32",
+    "--enforce-eager",
+    "--max-model-len=256",
+    "--max-num-seqs=8",
+    "--enable-scale-out",
+    '--weight-transfer-config={"backend": "dataserver"}',
+    "--worker-extension-cls=orchestrator.vllm_plugin.worker.WorkerReports",
+]
+
+
+def vllm_python() -> str:
+    """The Python of the environment with vLLM; skips the test where there is none."""
+    found = os.environ.get("DATASERVER_VLLM_PYTHON", str(REPOSITORY / ".venv-vllm" / "bin" / "python"))
+    if not Path(found).exists():
+        pytest.skip(f"no vLLM at {found}: `make vllm` installs it")
+    return found
+
+
+class VllmServer:
+    """`url` once it is healthy; `log` is what it said."""
+
+    def __init__(self, model: Path, log: Path) -> None:
+        self.log = log
+        self._command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", *ARGUMENTS]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+
+    def wait(self) -> None:
+        """Until it is healthy."""
+        assert self._process is not None
+        end_s = time.monotonic() + START_LIMIT_S
+        while not (self._find_url() and self._healthy()):
+            if self._process.poll() is not None or time.monotonic() > end_s:
+                self.stop()
+                raise RuntimeError(f"vLLM did not start: {self.log.read_text()[-4000:]}")
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """Ends the whole group: workers outlive a killed parent."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def generated_tokens(self) -> float:
+        """By its own count, finished samples or not."""
+        lines = httpx.get(f"{self.url}/metrics", timeout=30, trust_env=False).text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
+
+    def _find_url(self) -> bool:
+        assert self._process is not None
+        for connection in psutil.Process(self._process.pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.ip == "127.0.0.1":
+                self.url = f"http://127.0.0.1:{connection.laddr.port}"
+                if self._healthy():
+                    return True
+        return False
+
+    def _healthy(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5, trust_env=False).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+@contextmanager
+def running_vllm(model: Path, directory: Path, count: int = 1) -> Iterator[list[VllmServer]]:
+    """`count` servers of one model, started side by side."""
+    servers = [VllmServer(model, directory / f"vllm{number}.log") for number in range(count)]
+    try:
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.wait()
+        yield servers
+    finally:
+        for server in servers:
+            server.stop()
