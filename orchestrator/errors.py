@@ -2,7 +2,7 @@
 
 OrchestratorError
 └── EngineError                 a call of an inference engine failed; names the engine and the call
-    ├── EngineUnavailableError  no answer, or none in time: the engine's state is unknown
+    ├── EngineUnavailableError  no answer in time, or it failed: the engine's state is unknown
     ├── EngineRefusedError      the engine answered no, and is as it was before
     │   └── WeightsMismatchError  names, types or shapes are not those of its model
     ├── UpdateFailedError       an update that began did not end well: restart the engine
@@ -24,7 +24,7 @@ class EngineError(OrchestratorError):
 
 
 class EngineUnavailableError(EngineError):
-    """No answer, or none in time; the engine may or may not have done what it was asked."""
+    """No answer in time, or that it failed; the engine may or may not have done what it was asked."""
 
 
 class EngineRefusedError(EngineError):

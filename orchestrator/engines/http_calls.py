@@ -49,7 +49,8 @@ class HttpCalls:
     async def post_once(self, path: str, limit_s: float, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Calls what must not be called twice.
 
-        Raises `EngineUnavailableError` when no whole answer came in time, `EngineRefusedError` when it is a fault.
+        Raises `EngineUnavailableError` when no whole answer came in time or the engine failed (HTTP 5xx),
+        `EngineRefusedError` when the call itself is at fault (4xx).
         """
         return await self._call("POST", path, body, limit_s)
 
@@ -86,7 +87,7 @@ class HttpCalls:
         return self._read(call, response.status_code, bytes(answer))
 
     def _read(self, call: str, status: int, answer: bytes) -> Mapping[str, Any]:
-        if status in {502, 503, 504}:
+        if status >= 500:
             raise EngineUnavailableError(self._name, call, f"HTTP {status}: {_quote(answer)}")
         if not 200 <= status < 300:
             raise EngineRefusedError(self._name, call, f"HTTP {status}: {_quote(answer)}")

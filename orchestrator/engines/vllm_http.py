@@ -29,7 +29,8 @@ from orchestrator.engines.wire import (
 )
 from orchestrator.errors import EngineError, EngineRefusedError, UpdateFailedError, WeightsMismatchError
 
-HEALTH_LIMIT_S = 5.0
+# All that a status asks for, together.
+STATUS_LIMIT_S = 10.0
 # A worker keeps to the transfer's deadline by itself; its answer may come this much later.
 GRACE_S = 10.0
 RESET_ATTEMPTS = 20
@@ -74,12 +75,16 @@ class VllmEngine:
     async def status(self) -> EngineStatus:
         """How it is; see `Engine`."""
         try:
-            await self._calls.get("/health", HEALTH_LIMIT_S)
-            if self._receiving:
-                return EngineStatus(healthy=True, paused=True, update_open=True)
-            return await self._status()
+            async with asyncio.timeout(STATUS_LIMIT_S):
+                await self._calls.get("/health", STATUS_LIMIT_S)
+                if self._receiving:
+                    return EngineStatus(healthy=True, paused=True, update_open=True)
+                return await self._status()
         except EngineError as error:
             return EngineStatus(healthy=False, detail=str(error))
+        except TimeoutError:
+            what = f"engine {self._name}: status: no answer within {STATUS_LIMIT_S:g} s, but it lives"
+            return EngineStatus(healthy=False, detail=what)
 
     async def abort_requests(self) -> int:
         """Gives up what is in flight."""
@@ -94,14 +99,14 @@ class VllmEngine:
 
     async def resume(self) -> None:
         """Goes on, unless an update is open: a generation then would end the engine."""
-        if any(report.open for report in await self._reports()):
-            raise EngineRefusedError(self._name, "resume", "its update did not finish: restart it")
+        await self._refuse_if_open("resume")
         await self._calls.post("/resume", self._limits.control_s)
 
     async def begin_update(self, transfer: Transfer) -> None:
         """Compares the offer with the model, then opens the update."""
         if not await self._paused():
             raise EngineRefusedError(self._name, "begin_update", "it is not paused")
+        await self._refuse_if_open("begin_update")
         await self._offer(transfer)
         try:
             await self._calls.post_once("/start_weight_update", self._limits.control_s)
@@ -171,11 +176,15 @@ class VllmEngine:
         status = await self.status()
         return status.healthy and status.label is None and not status.update_open
 
+    async def _refuse_if_open(self, call: str) -> None:
+        if any(report.open for report in await self._reports()):
+            raise EngineRefusedError(self._name, call, "its update did not finish: restart it")
+
     async def _offer(self, transfer: Transfer) -> None:
         body = {"init_info": init_request(transfer)}
         try:
             await self._calls.post_once("/init_weight_transfer_engine", self._limits.control_s, body)
-        except EngineRefusedError as error:
+        except EngineError as error:
             for report in await self._reports():
                 if report.sync_id == transfer.sync_id and report.problem:
                     raise WeightsMismatchError(self._name, "begin_update", report.problem) from error

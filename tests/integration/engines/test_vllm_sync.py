@@ -191,7 +191,7 @@ async def test_a_trainer_that_dies_in_an_update_leaves_an_engine_that_a_restart_
     assert (status.healthy, status.update_open) == (True, True)
     with pytest.raises(EngineRefusedError, match="restart it"):
         await engine.resume()
-    with pytest.raises(EngineRefusedError, match="restart this engine"):
+    with pytest.raises(EngineRefusedError, match="restart it"):
         await engine.begin_update(sender.transfer)
     server.stop()
     server.start()
