@@ -37,7 +37,8 @@ from dataserver.wire.micro_batch import MicroBatch
 from trainer.config import DeviceKind
 from trainer.config_file import parse_config
 from trainer.launch import join_world, start_collectives
-from trainer.train import Job, build
+from trainer.loop import Job
+from trainer.train import build
 
 RANKS: Final = 2
 CAPACITY: Final = 2048

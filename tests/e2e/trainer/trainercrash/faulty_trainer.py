@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer import train as loop
+from trainer import loop
 from trainer.cli import main
 from trainer.data import ServerFeed
 

@@ -103,7 +103,8 @@ class MemoryFeed:
 
 def open_job(config: TrainerConfig, world: World) -> Any:
     """A job on a model before its first step."""
-    from trainer.train import Job, build
+    from trainer.loop import Job
+    from trainer.train import build
 
     model, optimizer = build(config, world, None)
     checkpoints = Checkpoints(config.checkpoint.dir)
