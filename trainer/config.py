@@ -8,6 +8,7 @@
     [checkpoint]  where its state is kept
     [metrics]     where its figures go
     [eval]        what its loss is measured on besides
+    [weights]     how its weights reach inference engines
 
 Nothing here knows torch, so that a configuration can be checked anywhere.
 """
@@ -20,6 +21,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from dataserver.run_spec import BatchSpec, OrderSpec, RunName, RunSpec, Spec, check_fits
 from dataserver.sinks import MetricsConfig
+from trainer.weights_config import WeightsConfig
 
 
 class Section(Spec):
@@ -205,6 +207,8 @@ class TrainerConfig(Section):
     """Where figures go."""
     eval: EvalConfig | None = None
     """What the loss is measured on besides."""
+    weights: WeightsConfig | None = None
+    """How weights reach inference engines. Without it, nobody gets any."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -217,6 +221,12 @@ class TrainerConfig(Section):
             raise ValueError(
                 f"parallel.collective_timeout_s = {self.parallel.collective_timeout_s} must be above "
                 f"data.patience_s = {self.data.patience_s}, or a pause of the server ends the job as a hang"
+            )
+        if self.weights is not None and self.parallel.collective_timeout_s <= self.weights.longest_wait_s:
+            raise ValueError(
+                f"parallel.collective_timeout_s = {self.parallel.collective_timeout_s} must be above "
+                f"{self.weights.longest_wait_s:g}, prepare_s + send_s + commit_s of [weights] with an abort, or slow "
+                "engines end the job as a hang"
             )
         return self
 

@@ -1,0 +1,148 @@
+"""Weights through files that trainer and engines share; all ranks write side by side.
+
+    DIRECTORY/RUN/ATTEMPT.NUMBER-SYNC_ID/00000.safetensors     bucket 0, by rank 0
+                                         00001.safetensors     bucket 1, by rank 1 …
+                                         weights.json          last: then everything is there
+
+Every file is flushed before it gets its name, so what has a name is whole.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import torch
+
+from trainer.launch import World
+from trainer.weights.gather import Bucket
+from trainer.weights.outgoing import Outgoing
+from trainer.weights.sync import Meeting, Sync, TensorSpec, TransferError
+
+MARKER: Final = "weights.json"
+FORMAT: Final = 1
+# As safetensors call them. https://github.com/huggingface/safetensors#format
+SAFETENSORS_TYPE: Final = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+
+log = logging.getLogger(__name__)
+
+
+class FilesystemTransport:
+    """One sync's files. `root`: `weights.directory`."""
+
+    def __init__(self, sync: Sync, outgoing: Outgoing, world: World, root: Path) -> None:
+        self._sync = sync
+        self._outgoing = outgoing
+        self._world = world
+        self._of_run = root.absolute() / sync.run
+        self._directory = self._of_run / f"{sync.attempt}.{sync.number}-{sync.sync_id}"
+
+    @property
+    def device(self) -> torch.device:
+        """Files are written from the CPU's memory."""
+        return torch.device("cpu")
+
+    def carries(self, bucket: int) -> bool:
+        """Buckets go round the ranks."""
+        return bucket % self._world.size == self._world.rank
+
+    def meet(self) -> Meeting:
+        """Make the directory; what other syncs left behind goes, as they are over."""
+        self._directory.mkdir(parents=True)
+        for other in self._of_run.iterdir():
+            if other != self._directory:
+                _remove(other)
+        return Meeting(directory=str(self._directory))
+
+    def join(self, group_size: int, deadline_s: float) -> None:  # noqa: ARG002 - files need no group
+        """Raise `TransferError` when this rank does not see what rank 0 made."""
+        if not self._directory.is_dir():
+            raise TransferError(
+                f"rank {self._world.rank} does not see {self._directory}: weights.directory must lie on a filesystem "
+                "that all nodes share"
+            )
+
+    def send(self, bucket: Bucket) -> None:
+        """Write the bucket's file."""
+        header = safetensors_header(bucket.specs)
+        data: memoryview = bucket.data.numpy().data
+        _write_flushed(self._directory / _file_name(bucket.number), lambda file: (file.write(header), file.write(data)))
+
+    def complete(self, checksum: str) -> None:
+        """Write the marker: what there is, and where."""
+        text = json.dumps(self._marker(checksum)).encode()
+        # The names of the other files must last before that of the marker.
+        _flush_directory(self._directory)
+        _write_flushed(self._directory / MARKER, lambda file: file.write(text))
+        _flush_directory(self._directory)
+
+    def leave(self) -> None:
+        """Rank 0 deletes the directory."""
+        if self._world.is_first:
+            _remove(self._directory)
+
+    def _marker(self, checksum: str) -> dict[str, Any]:
+        tensors = [
+            {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "file": _file_name(number)}
+            for number, bucket in enumerate(self._outgoing.buckets)
+            for spec in (self._outgoing.specs[index] for index in bucket)
+        ]
+        return {
+            "format": FORMAT,
+            "run": self._sync.run,
+            "sync_id": self._sync.sync_id,
+            "version": {"attempt": self._sync.attempt, "number": self._sync.number},
+            "tensors": tensors,
+            "checksum": checksum,
+        }
+
+
+def safetensors_header(specs: Sequence[TensorSpec]) -> bytes:
+    """What stands before the bytes of `specs` in a safetensors file."""
+    fields, begin = {}, 0
+    for spec in specs:
+        offsets = [begin, begin + spec.size]
+        fields[spec.name] = {
+            "dtype": SAFETENSORS_TYPE[spec.dtype],
+            "shape": list(spec.shape),
+            "data_offsets": offsets,
+        }
+        begin += spec.size
+    text = json.dumps(fields).encode()
+    # The data begins at a multiple of 8, for readers that map the file.
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _file_name(bucket: int) -> str:
+    return f"{bucket:05}.safetensors"
+
+
+def _write_flushed(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Delete a directory; the next sync tries again what cannot be deleted now."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("cannot delete %s: %s", path, error)

@@ -1,0 +1,100 @@
+"""`[weights]`: how weights leave the trainer for inference engines, and how long anything may take."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from dataserver.listening import LOOPBACK_HOSTS, Address, split_address
+from dataserver.settings import GivenPath, Settings
+
+# Where a server may listen, and nobody can call.
+ANY_HOST = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is refused
+
+# An abort that does not arrive is no loss: a prepare that no commit follows expires by itself.
+ABORT_S = 5.0
+
+
+class TransportKind(StrEnum):
+    """The way that weights take."""
+
+    FILESYSTEM = "filesystem"
+    GLOO = "gloo"
+    NCCL = "nccl"
+
+
+class ServingType(StrEnum):
+    """In which type engines hold weights."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class WeightsConfig(Settings):
+    """`[weights]`: how weights reach the inference engines. Training is the same with it and without, to the bit."""
+
+    transport: TransportKind
+    """`filesystem`: safetensors in `directory`, written by all ranks side by side. `gloo`: broadcasts from rank 0 over
+    TCP, for CPUs. `nccl`: broadcasts from rank 0 between GPUs; needs vLLM installed beside the trainer, and is not
+    verified on GPUs yet. The orchestrator must be configured alike."""
+    dtype: ServingType | None = None
+    """In which type weights are sent, that of the engines; that of the computation unless given."""
+    bucket_bytes: int = Field(default=256 * 1024 * 1024, ge=1, le=2**31 - 1)
+    """Weights are gathered and sent in buckets of at most so many bytes; whoever sends holds three at a time. A larger
+    weight is a bucket of its own."""
+    directory: GivenPath | None = None
+    """With `filesystem`: where the files lie while they are needed, on a filesystem that ranks and engines share. Each
+    run has a directory of its own below it, in which everything is the trainer's to delete."""
+    listen: Address = "127.0.0.1:0"
+    """Where rank 0 answers the orchestrator; port 0 takes a free one. The groups of `gloo` and `nccl` meet on the same
+    host, at a free port."""
+    advertise_host: str | None = Field(default=None, min_length=1)
+    """By which name or address orchestrator and engines reach rank 0; the host of `listen` unless given."""
+    insecure: bool = False
+    """Listen beyond loopback. Nothing there asks who calls, and weights travel in plain text: on a private network
+    only."""
+    token_file: Path | None = None
+    """File that holds the orchestrator's access token."""
+    ca_file: Path | None = None
+    """PEM file of the certificate authority of the orchestrator; TLS is used where it is given."""
+    prepare_s: float = Field(default=30, gt=0)
+    """How long the engines may take to get ready; then the transfer is skipped."""
+    send_s: float = Field(default=300, gt=0)
+    """How long gathering and sending may take; then the transfer has failed."""
+    commit_s: float = Field(default=300, gt=0)
+    """How long the engines may take to serve what was sent. Training goes on meanwhile; the next transfer and the end
+    of the job wait for it."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.transport is TransportKind.FILESYSTEM) != (self.directory is not None):
+            given = "no directory" if self.directory is None else f"directory = {str(self.directory)!r}"
+            raise ValueError(
+                f"transport = {self.transport.value!r} with {given}: 'filesystem' needs one, the others have none"
+            )
+        host = self.listen_host
+        if host not in LOOPBACK_HOSTS and not self.insecure:
+            raise ValueError(
+                f"listen = {self.listen!r} is reachable from other machines, and nothing there asks who calls: "
+                "listen on 127.0.0.1, or say insecure"
+            )
+        if host in ANY_HOST and self.advertise_host is None:
+            raise ValueError(f"listen = {self.listen!r} is no address that can be called: set advertise_host")
+        return self
+
+    @property
+    def listen_host(self) -> str:
+        """Where rank 0 listens."""
+        return split_address(self.listen)[0]
+
+    @property
+    def called_host(self) -> str:
+        """By which host the others reach rank 0."""
+        return self.listen_host if self.advertise_host is None else self.advertise_host
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long the other ranks wait for rank 0 in a collective, at worst."""
+        return self.commit_s + ABORT_S + self.prepare_s + self.send_s
