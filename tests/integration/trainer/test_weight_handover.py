@@ -50,9 +50,21 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("transport", ["gloo", "filesystem"])
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    ("ranks", "tied", "dtype"), [(1, True, "fp32"), (2, False, "bf16"), (2, True, None), (1, False, "fp16")]
+    ("transport", "ranks", "tied", "dtype"),
+    [
+        ("gloo", 2, True, None),
+        ("filesystem", 2, False, "bf16"),
+        slow("gloo", 1, True, "fp32"),
+        slow("gloo", 2, False, "bf16"),
+        slow("gloo", 1, False, "fp16"),
+        slow("filesystem", 1, True, "fp32"),
+        slow("filesystem", 2, True, None),
+    ],
 )
 def test_weights_arrive_to_the_bit(tmp_path: Path, transport: str, ranks: int, tied: bool, dtype: str | None) -> None:
     config = config_of(tmp_path, transport, tied=tied, dtype=dtype)
@@ -73,10 +85,10 @@ def test_weights_arrive_to_the_bit(tmp_path: Path, transport: str, ranks: int, t
 @pytest.mark.parametrize(
     ("fault", "outcome", "detail", "calls"),
     [
-        ("refuses", "skipped", "refused (pinned): all engines are pinned", ["prepare"]),
-        ("dies in prepare", "skipped", "PrepareTransfer: orchestrator", ["prepare", "abort"]),
+        slow("refuses", "skipped", "refused (pinned): all engines are pinned", ["prepare"]),
+        slow("dies in prepare", "skipped", "PrepareTransfer: orchestrator", ["prepare", "abort"]),
         ("dies mid-send", "failed", "rank 0: ", ["prepare", "abort"]),
-        ("dies before it commits", "failed", "CommitTransfer: orchestrator", ["prepare", "commit", "abort"]),
+        slow("dies before it commits", "failed", "CommitTransfer: orchestrator", ["prepare", "commit", "abort"]),
     ],
 )
 def test_after_a_sync_that_failed_the_next_one_lands(
@@ -96,10 +108,10 @@ def test_after_a_sync_that_failed_the_next_one_lands(
 @pytest.mark.parametrize(
     ("fault", "deadline", "outcome"),
     [
-        ("is silent in prepare", {"prepare_s": 0.3}, "skipped"),
+        slow("is silent in prepare", {"prepare_s": 0.3}, "skipped"),
         ("never joins", {"send_s": 0.3}, "failed"),
-        ("expires soon", {}, "failed"),
-        ("is silent in commit", {"commit_s": 0.3}, "failed"),
+        slow("expires soon", {}, "failed"),
+        slow("is silent in commit", {"commit_s": 0.3}, "failed"),
     ],
 )
 def test_nothing_waits_beyond_its_deadline(
@@ -112,7 +124,7 @@ def test_nothing_waits_beyond_its_deadline(
 
 @pytest.mark.parametrize(
     ("fault", "outcome"),
-    [("is silent in prepare", "skipped"), ("stalls mid-send", "failed"), ("is silent in commit", "failed")],
+    [("is silent in prepare", "skipped"), slow("stalls mid-send", "failed"), slow("is silent in commit", "failed")],
 )
 def test_an_abort_ends_a_transfer_that_waits_at_once(tmp_path: Path, fault: str, outcome: str) -> None:
     long = {"prepare_s": 500, "commit_s": 500, "send_s": 500}
