@@ -38,6 +38,14 @@ def check_config(
         raise InvalidConfigError(faults) from error
 
 
+def overrides_of(words: Sequence[str]) -> list[str]:
+    """`--section.field=value` words of a command line, bare; raises `InvalidConfigError` for any other word."""
+    foreign = [word for word in words if not word.startswith("--") or "." not in word.partition("=")[0]]
+    if foreign:
+        raise InvalidConfigError(f"unknown: {' '.join(foreign)}; a field is set by --section.field=value")
+    return [word.removeprefix("--") for word in words]
+
+
 def _fault(fault: ErrorDetails, origin: str, overrides: Sequence[str]) -> str:
     """One fault, under the flag that brought it, else under `origin`."""
     field = ".".join(map(str, fault["loc"]))

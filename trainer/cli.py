@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from dataserver.config_file import overrides_of
 from dataserver.errors import DataServerError
 from trainer.checkpoint import Resume
 from trainer.config import TrainerConfig
@@ -60,9 +61,10 @@ def _train(words: Sequence[str]) -> int:
     parser.add_argument("--resume", default="auto", type=_resume, metavar="auto|none|PATH", help="which checkpoint")
     parser.add_argument("--take-over", action="store_true", help="displace an attempt of this run that is alive")
     options, rest = parser.parse_known_args(words)
-    overrides = [word.removeprefix("--") for word in rest]
-    if foreign := [word for word in rest if not word.startswith("--") or "." not in word.partition("=")[0]]:
-        parser.error(f"unknown: {' '.join(foreign)}; a field is set by --section.field=value")
+    try:
+        overrides = overrides_of(rest)
+    except DataServerError as error:
+        parser.error(error.message)
     rank = os.environ.get("RANK", "0")
     if rank == "0":
         logging.getLogger("trainer").setLevel(logging.INFO)

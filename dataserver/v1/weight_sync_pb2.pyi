@@ -81,7 +81,7 @@ class Hold(_message.Message):
     def __init__(self, hold_id: _Optional[str] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class WeightSyncState(_message.Message):
-    __slots__ = ("run", "attempt", "sealed_step", "consumed_step", "requested", "last_requested", "last_sealed", "ended", "shutdown_deadline", "holds", "lease", "landed", "syncs", "max_steps", "attempt_id")
+    __slots__ = ("run", "attempt", "sealed_step", "consumed_step", "requested", "last_requested", "last_sealed", "ended", "shutdown_deadline", "holds", "lease", "landed", "syncs", "max_steps")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     SEALED_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -96,7 +96,6 @@ class WeightSyncState(_message.Message):
     LANDED_FIELD_NUMBER: _ClassVar[int]
     SYNCS_FIELD_NUMBER: _ClassVar[int]
     MAX_STEPS_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_ID_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     sealed_step: int
@@ -111,5 +110,4 @@ class WeightSyncState(_message.Message):
     landed: _policy_version_pb2.PolicyVersion
     syncs: _containers.RepeatedCompositeFieldContainer[WeightSync]
     max_steps: int
-    attempt_id: str
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., requested: _Optional[_Iterable[int]] = ..., last_requested: _Optional[bool] = ..., last_sealed: _Optional[bool] = ..., ended: _Optional[bool] = ..., shutdown_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., lease: _Optional[_Union[OrchestratorLease, _Mapping]] = ..., landed: _Optional[_Union[_policy_version_pb2.PolicyVersion, _Mapping]] = ..., syncs: _Optional[_Iterable[_Union[WeightSync, _Mapping]]] = ..., max_steps: _Optional[int] = ..., attempt_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., requested: _Optional[_Iterable[int]] = ..., last_requested: _Optional[bool] = ..., last_sealed: _Optional[bool] = ..., ended: _Optional[bool] = ..., shutdown_deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., lease: _Optional[_Union[OrchestratorLease, _Mapping]] = ..., landed: _Optional[_Union[_policy_version_pb2.PolicyVersion, _Mapping]] = ..., syncs: _Optional[_Iterable[_Union[WeightSync, _Mapping]]] = ..., max_steps: _Optional[int] = ...) -> None: ...
