@@ -17,7 +17,8 @@
     │   ├── ForeignCursorError     a cursor belongs to another order
     │   ├── AlreadyCommittedError  a fresh start on a run with committed steps
     │   ├── PlanMismatchError      another plan was sealed than is computed here
-    │   └── OutdatedPlanError      a plan was made before the run's newest stage was known
+    │   ├── OutdatedPlanError      a plan was made before the run's newest stage was known
+    │   └── OrchestratorAliveError another orchestrator of this run is alive
     ├── StoreRefusedError          a store breaks a rule of admission
     ├── DamagedError               never retried
     │   ├── StoreDamagedError      a store changed after its admission
@@ -115,6 +116,10 @@ class OutdatedPlanError(PreconditionError):
     """A plan was made by a server that did not know the run's newest stage yet; it learns of it and plans again."""
 
 
+class OrchestratorAliveError(PreconditionError):
+    """Another orchestrator holds the run's lease."""
+
+
 class StoreRefusedError(DataServerError):
     """A store breaks a rule of admission."""
 
@@ -176,6 +181,7 @@ REASONS: tuple[Reason, ...] = tuple(
         (AlreadyCommittedError, "ALREADY_COMMITTED", "FAILED_PRECONDITION"),
         (PlanMismatchError, "PLAN_MISMATCH", "FAILED_PRECONDITION"),
         (OutdatedPlanError, "OUTDATED_PLAN", "FAILED_PRECONDITION"),
+        (OrchestratorAliveError, "ORCHESTRATOR_ALIVE", "FAILED_PRECONDITION"),
         (StoreRefusedError, "STORE_REFUSED", "FAILED_PRECONDITION"),
         (StoreDamagedError, "STORE_DAMAGED", "DATA_LOSS"),
         (ChecksumMismatchError, "CHECKSUM_MISMATCH", "DATA_LOSS"),

@@ -1,11 +1,10 @@
 """Arguments that no state of a run could make right: `InvalidRequestError`, `InvalidSpecError`."""
 
-import math
 from collections.abc import Sequence
 
 from dataserver.errors import InvalidRequestError, InvalidSpecError
-from dataserver.ledger.interface import ProposedSeal
 from dataserver.ledger.records import BeginRequest, OpenRequest
+from dataserver.ledger.steps import ProposedSeal
 from dataserver.run_spec import BatchSpec, OrderSpec, check_fits, check_run_name
 
 # A row per rank is written with every attempt.
@@ -15,8 +14,6 @@ MAX_STREAM_ID_LENGTH = 64
 MAX_URI_LENGTH = 4096
 # What a 64-bit column takes.
 MAX_STEP = 2**63 - 1
-# A hold is renewed while it is needed; a longer one would outlive whoever forgot it.
-MAX_HOLD_S = 86_400.0
 
 
 def check_name(name: str) -> None:
@@ -109,10 +106,3 @@ def check_seal(proposed: ProposedSeal) -> None:
     if proposed.end.step != expected:
         what = "the end of the run at step" if proposed.end_of_run else "step"
         raise InvalidRequestError(f"a seal of {what} {proposed.step} ends at cursor step {proposed.end.step}")
-
-
-def check_hold(hold_id: str, ttl_s: float) -> None:
-    """A hold's id and how long it lives."""
-    check_label("hold_id", hold_id, MAX_NAME_LENGTH)
-    if not (math.isfinite(ttl_s) and 0 < ttl_s <= MAX_HOLD_S):
-        raise InvalidRequestError(f"a hold's ttl of {ttl_s} s is out of range: above 0, at most {MAX_HOLD_S:.0f}")

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, exists, insert, select
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import arguments, commits, runs, schema, seals
+from dataserver.ledger import arguments, commits, reports, runs, schema, seals
 from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import BeginRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
@@ -97,11 +97,20 @@ def _move(connection: Connection, run: RunRow, base: Cursor, *, number: int, now
     steps = branches.dropped_steps(base, None if known is None else known[0])
     dropped_seals = seals.drop(connection, run, steps)
     dropped_commits = commits.drop(connection, run, steps)
-    for table in (schema.ranks, schema.streams):
+    reports.drop(connection, run, steps, base)
+    for table in (schema.ranks, schema.streams, schema.offers):
         connection.execute(delete(table).where(table.c.run_uid == run.uid))
     if base.step > 0:
         commits.record(connection, run, base, "", attempt=number, now=now)
-    runs.change(connection, run, last_attempt=number, committed=base.to_json(), sealed_step=base.step, ended=False)
+    runs.change(
+        connection,
+        run,
+        last_attempt=number,
+        committed=base.to_json(),
+        sealed_step=base.step,
+        ended=False,
+        shutdown_deadline=None,
+    )
     return _told("seals", dropped_seals) + _told("commits", dropped_commits)
 
 
@@ -120,7 +129,7 @@ def _write_attempt(connection: Connection, run: RunRow, attempt: Attempt, droppe
         )
     )
     rows = [
-        {"run_uid": run.uid, "world_rank": rank, "dp_rank": None, "acked_step": attempt.base.step}
+        {"run_uid": run.uid, "world_rank": rank, "acked_step": attempt.base.step, "acked_offer": 0}
         for rank in range(attempt.world_size)
     ]
     connection.execute(insert(schema.ranks), rows)

@@ -3,7 +3,7 @@
     run ──< attempt ──< rank (acks) ──< stream (lease)
      ├────< seal (step -> cursor, plan digest, sync flag)
      ├────< commit (step -> cursor, checkpoint)
-     ├────< sync request, hold
+     ├────< offer, sync, sync request, hold          see `sync_interface`
      └────< event
 
 Every method is one transaction. What is refused and why: `ledger.rules`.
@@ -15,23 +15,11 @@ from typing import Protocol
 
 from dataserver.cursor import Cursor
 from dataserver.ledger.history import Commit, Event
-from dataserver.ledger.totals import SealedTotals, StepServed
+from dataserver.ledger.steps import AttemptKey, Progress, ProposedSeal, Seal
+from dataserver.ledger.sync_interface import SyncLedger
+from dataserver.ledger.totals import SealedTotals
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import BatchSpec, RunSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptKey:
-    """Names an attempt. The number is for people; `attempt_id` tells two attempts apart that have one number.
-
-    Numbers repeat when a run is deleted and created again, and when a ledger is restored from an older copy.
-    """
-
-    number: int
-    attempt_id: str
-
-    def __str__(self) -> str:
-        return f"{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,53 +83,7 @@ class Run:
     totals: SealedTotals | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """A step, fixed. With `end_of_run`, the fact that step `step` does not exist, and without `totals`."""
-
-    step: int
-    attempt: int
-    end: Cursor
-    plan_digest: str
-    planner_version: int
-    sync_weights: bool
-    last: bool
-    end_of_run: bool
-    totals: SealedTotals | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedSeal:
-    """What a server asks to have sealed. The ledger adds the sync flag. `served` is None at the end of the run.
-
-    `stages`: the fingerprint of the last stage that the server knew when it planned, and so of all of them.
-    """
-
-    step: int
-    end: Cursor
-    plan_digest: str
-    planner_version: int
-    last: bool
-    end_of_run: bool
-    stages: str
-    served: StepServed | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The little that pacing polls."""
-
-    attempt: AttemptKey
-    sealed_step: int
-    acked_steps: tuple[int, ...]
-
-    @property
-    def consumed_step(self) -> int:
-        """The highest step that every world rank acknowledged."""
-        return min(self.acked_steps)
-
-
-class Ledger(Protocol):
+class Ledger(SyncLedger, Protocol):
     """All methods block on the database, and raise the classes of `dataserver.errors`."""
 
     def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
@@ -190,11 +132,20 @@ class Ledger(Protocol):
         """Go back to `version` and fence every attempt so far."""
 
     def open_stream(
-        self, name: str, *, attempt: AttemptKey, world_rank: int, dp_rank: int, next_step: int, stream_id: str
+        self,
+        name: str,
+        *,
+        attempt: AttemptKey,
+        world_rank: int,
+        dp_rank: int,
+        next_step: int,
+        stream_id: str,
+        takes_offers: bool = False,
     ) -> Run:
         """Check an open against the attempt's row and note the rank as alive (rules 2, 3, 10).
 
-        `stream_id`: made by the serving process, for this stream alone. Idempotent by it.
+        `stream_id`: made by the serving process, for this stream alone. Idempotent by it. The attempt's first open
+        with `takes_offers` seals its opening offer (rule 15).
         """
 
     def renew_leases(self, stream_ids: Collection[str]) -> None:
@@ -233,15 +184,6 @@ class Ledger(Protocol):
 
     def list_events(self, name: str, limit: int, after: int = 0) -> list[Event]:
         """Events above `after`, the oldest first."""
-
-    def request_sync(self, name: str, version: int) -> None:
-        """Ask for the weights of `version`: its seal, if it is still to come, says so."""
-
-    def hold_sync(self, name: str, hold_id: str, ttl_s: float) -> None:
-        """Until released or expired, every seal says that weights move. Repeating renews."""
-
-    def release_sync(self, name: str, hold_id: str) -> None:
-        """End a hold; one that is gone already is no error."""
 
     def close(self) -> None:
         """Let go of the database. Idempotent."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataserver.cursor import Cursor
-from dataserver.ledger.interface import AttemptKey, RunStage
+from dataserver.ledger.interface import RunStage
+from dataserver.ledger.steps import AttemptKey
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
 
@@ -38,6 +39,8 @@ class RunRow:
     committed: Cursor
     sealed_step: int
     ended: bool
+    last_requested: bool
+    shutdown_deadline: float | None
 
     @property
     def first_steps(self) -> tuple[int, ...]:
@@ -62,11 +65,13 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRow:
-    """A rank of the current attempt. `dp_rank` is None until its first open fixed it."""
+    """A rank of the current attempt. `dp_rank` and `takes_offers` are None until its first open fixed them."""
 
     world_rank: int
     dp_rank: int | None
+    takes_offers: bool | None
     acked_step: int
+    acked_offer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +98,4 @@ class OpenRequest:
     dp_rank: int
     next_step: int
     stream_id: str
+    takes_offers: bool

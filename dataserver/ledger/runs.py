@@ -13,11 +13,12 @@ from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, RunNotFoundError
 from dataserver.ledger import arguments, schema
 from dataserver.ledger.history import Event
-from dataserver.ledger.interface import Attempt, AttemptKey, Run, Seal
+from dataserver.ledger.interface import Attempt, Run
 from dataserver.ledger.records import RankRow, RunRow, StageRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
+from dataserver.ledger.steps import AttemptKey, Seal
 from dataserver.run_spec import BatchSpec, RunSpec
 
 
@@ -77,6 +78,8 @@ def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: 
             committed=Cursor(order_fingerprint=order_fingerprint).to_json(),
             sealed_step=0,
             ended=False,
+            last_requested=False,
+            shutdown_deadline=None,
             last_event=0,
         )
     )
@@ -157,15 +160,20 @@ def read_any_attempt(connection: Connection, run: RunRow, number: int, lease_s: 
 def read_ranks(connection: Connection, run: RunRow) -> list[RankRow]:
     """The ranks of the current attempt, by world rank."""
     ranks = schema.ranks
-    rows = connection.execute(
-        select(ranks.c.world_rank, ranks.c.dp_rank, ranks.c.acked_step)
-        .where(ranks.c.run_uid == run.uid)
-        .order_by(ranks.c.world_rank)
-    )
-    return [RankRow(world_rank=row.world_rank, dp_rank=row.dp_rank, acked_step=row.acked_step) for row in rows]
+    rows = connection.execute(select(ranks).where(ranks.c.run_uid == run.uid).order_by(ranks.c.world_rank))
+    return [
+        RankRow(
+            world_rank=row.world_rank,
+            dp_rank=row.dp_rank,
+            takes_offers=row.takes_offers,
+            acked_step=row.acked_step,
+            acked_offer=row.acked_offer,
+        )
+        for row in rows
+    ]
 
 
-def change(connection: Connection, run: RunRow, **values: str | int | bool | None) -> None:
+def change(connection: Connection, run: RunRow, **values: str | float | bool | None) -> None:
     """Set columns of the run's row."""
     connection.execute(update(schema.runs).where(schema.runs.c.uid == run.uid).values(**values))
 
@@ -224,6 +232,8 @@ def _run_row(row: Row[Any]) -> RunRow:
         committed=Cursor.from_json(row.committed),
         sealed_step=row.sealed_step,
         ended=row.ended,
+        last_requested=row.last_requested,
+        shutdown_deadline=row.shutdown_deadline,
     )
 
 

@@ -2,8 +2,10 @@
 
     runs ──< attempts
      ├────< ranks (acks) ──< streams (leases)       of the current attempt only
-     ├────< seals, commits                          of surviving steps only
+     ├────< seals, commits, syncs                   of surviving steps only
+     ├────< offers                                  of the current attempt only
      ├────< sync_requests, holds, fenced_holders
+     ├───── orchestrators (lease)
      └────< events
 
 Steps, numbers of attempts and policy versions are 64-bit; cursors and specs are JSON text as
@@ -31,7 +33,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 metadata = MetaData()
 
@@ -39,6 +41,11 @@ metadata = MetaData()
 def _run_uid() -> Column[str]:
     """First part of every key: whose row it is. Goes with its run."""
     return Column("run_uid", ForeignKey("ledger_runs.uid", ondelete="CASCADE"), primary_key=True)
+
+
+def _orchestrator() -> tuple[Column[int], Column[str]]:
+    """Whom weights are handed over by; both NULL for nobody."""
+    return Column("orchestrator_epoch", BigInteger), Column("orchestrator_address", Text)
 
 
 schema_version = Table("ledger_schema", metadata, Column("version", Integer, primary_key=True))
@@ -58,6 +65,8 @@ runs = Table(
     Column("committed", Text, nullable=False),
     Column("sealed_step", BigInteger, nullable=False),
     Column("ended", Boolean, nullable=False),
+    Column("last_requested", Boolean, nullable=False),
+    Column("shutdown_deadline", Float(53)),
     Column("last_event", BigInteger, nullable=False),
 )
 
@@ -81,7 +90,9 @@ ranks = Table(
     _run_uid(),
     Column("world_rank", Integer, primary_key=True),
     Column("dp_rank", Integer),
+    Column("takes_offers", Boolean),
     Column("acked_step", BigInteger, nullable=False),
+    Column("acked_offer", Integer, nullable=False),
 )
 
 # A row per stream of this attempt, also one that is closed: its row keeps a late duplicate of its open from
@@ -107,6 +118,7 @@ seals = Table(
     Column("plan_digest", Text, nullable=False),
     Column("planner_version", Integer, nullable=False),
     Column("sync_weights", Boolean, nullable=False),
+    *_orchestrator(),
     Column("last", Boolean, nullable=False),
     Column("end_of_run", Boolean, nullable=False),
     Column("totals", Text),
@@ -121,6 +133,47 @@ commits = Table(
     Column("cursor", Text, nullable=False),
     Column("checkpoint_uri", Text, nullable=False),
     Column("time", Float(53), nullable=False),
+)
+
+offers = Table(
+    "ledger_offers",
+    metadata,
+    _run_uid(),
+    Column("number", Integer, primary_key=True),
+    Column("version_attempt", BigInteger, nullable=False),
+    Column("version_number", BigInteger, nullable=False),
+    Column("sync_weights", Boolean, nullable=False),
+    *_orchestrator(),
+    Column("seal_time", Float(53), nullable=False),
+)
+
+# `offers`: how many offers of the current attempt were sealed when the sync was first reported.
+syncs = Table(
+    "ledger_syncs",
+    metadata,
+    _run_uid(),
+    Column("sync_id", String(32), primary_key=True),
+    Column("attempt", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("seconds", Float(53), nullable=False),
+    Column("stall_seconds", Float(53), nullable=False),
+    Column("engines", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("report_time", Float(53), nullable=False),
+    Column("offers", Integer, nullable=False),
+    Index("ledger_syncs_by_version", "run_uid", "number"),
+)
+
+# One row a run: it stays when the lease ends, so that epochs only grow.
+orchestrators = Table(
+    "ledger_orchestrators",
+    metadata,
+    _run_uid(),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", String(256), nullable=False),
+    Column("address", String(256), nullable=False),
+    Column("expire_time", Float(53), nullable=False),
 )
 
 sync_requests = Table(

@@ -1,17 +1,18 @@
-"""Seals, and what decides their flag: requests and holds."""
+"""Seals, with their stamp."""
 
-from sqlalchemy import Connection, delete, exists, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import runs, schema
-from dataserver.ledger.interface import AttemptKey, ProposedSeal, Seal
+from dataserver.ledger import runs, schema, wishes
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
 from dataserver.ledger.rules import cursors as cursor_rules
 from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
+from dataserver.ledger.steps import AttemptKey, ProposedSeal, Seal
 from dataserver.ledger.totals import SealedTotals, add_step
+from dataserver.weight_sync import OrchestratorAddress
 
 
 def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: ProposedSeal, now: float) -> Seal:
@@ -27,13 +28,15 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
     step_rules.refuse_gap(run, proposed)
     before = read_seal(connection, run.uid, run.sealed_step)
     step_rules.refuse_after_last(run, before, proposed)
+    sync_weights = _sync_weights(connection, run, proposed, now)
     sealed = Seal(
         step=proposed.step,
         attempt=attempt.number,
         end=proposed.end,
         plan_digest=proposed.plan_digest,
         planner_version=proposed.planner_version,
-        sync_weights=not proposed.end_of_run and _sync_weights(connection, run, proposed.step, now),
+        sync_weights=sync_weights,
+        orchestrator=wishes.carrier(connection, run, now, sync_weights=sync_weights),
         last=proposed.last,
         end_of_run=proposed.end_of_run,
         totals=None
@@ -50,6 +53,9 @@ def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     row = connection.execute(select(seals).where(seals.c.run_uid == run_uid, seals.c.step == step)).one_or_none()
     if row is None:
         return None
+    orchestrator = None
+    if row.orchestrator_epoch is not None:
+        orchestrator = OrchestratorAddress(epoch=row.orchestrator_epoch, address=row.orchestrator_address)
     return Seal(
         step=row.step,
         attempt=row.attempt,
@@ -57,10 +63,18 @@ def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
         plan_digest=row.plan_digest,
         planner_version=row.planner_version,
         sync_weights=row.sync_weights,
+        orchestrator=orchestrator,
         last=row.last,
         end_of_run=row.end_of_run,
         totals=None if row.totals is None else SealedTotals.from_json(row.totals),
     )
+
+
+def read_own_seal(connection: Connection, run: RunRow, step: int) -> Seal | None:
+    """The seal of a step of the current attempt."""
+    seal = read_seal(connection, run.uid, step)
+    own = seal is not None and run.current_attempt is not None and seal.attempt == run.current_attempt.number
+    return seal if own else None
 
 
 def drop(connection: Connection, run: RunRow, steps: branches.Dropped) -> list[int]:
@@ -72,36 +86,11 @@ def drop(connection: Connection, run: RunRow, steps: branches.Dropped) -> list[i
     return dropped
 
 
-def request(connection: Connection, run: RunRow, version: int) -> None:
-    """Note that the weights of `version` are wanted."""
-    requests = schema.sync_requests
-    key = (requests.c.run_uid == run.uid, requests.c.version == version)
-    if not connection.execute(select(exists().where(*key))).scalar_one():
-        connection.execute(insert(requests).values(run_uid=run.uid, version=version))
-
-
-def hold(connection: Connection, run: RunRow, hold_id: str, expire_time: float, now: float) -> None:
-    """Write or renew a hold, and forget those that expired."""
-    holds = schema.holds
-    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.expire_time <= now))
-    key = (holds.c.run_uid == run.uid, holds.c.hold_id == hold_id)
-    renewed = connection.execute(update(holds).where(*key).values(expire_time=expire_time))
-    if not renewed.rowcount:
-        connection.execute(insert(holds).values(run_uid=run.uid, hold_id=hold_id, expire_time=expire_time))
-
-
-def release(connection: Connection, run: RunRow, hold_id: str) -> None:
-    """Forget a hold."""
-    holds = schema.holds
-    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.hold_id == hold_id))
-
-
-def _sync_weights(connection: Connection, run: RunRow, version: int, now: float) -> bool:
-    requests, holds = schema.sync_requests, schema.holds
-    requested = exists().where(requests.c.run_uid == run.uid, requests.c.version == version)
-    held = exists().where(holds.c.run_uid == run.uid, holds.c.expire_time > now)
-    row = connection.execute(select(requested, held)).one()
-    return step_rules.sync_flag(requested=bool(row[0]), held=bool(row[1]))
+def _sync_weights(connection: Connection, run: RunRow, proposed: ProposedSeal, now: float) -> bool:
+    if proposed.end_of_run:
+        return False
+    requested = wishes.is_requested(connection, run, proposed.step) or (proposed.last and run.last_requested)
+    return step_rules.sync_flag(requested=requested, held=bool(wishes.live_holds(connection, run, now)))
 
 
 def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -> None:
@@ -114,6 +103,8 @@ def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -
             plan_digest=sealed.plan_digest,
             planner_version=sealed.planner_version,
             sync_weights=sealed.sync_weights,
+            orchestrator_epoch=None if sealed.orchestrator is None else sealed.orchestrator.epoch,
+            orchestrator_address=None if sealed.orchestrator is None else sealed.orchestrator.address,
             last=sealed.last,
             end_of_run=sealed.end_of_run,
             totals=None if sealed.totals is None else sealed.totals.to_json(),

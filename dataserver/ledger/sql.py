@@ -11,9 +11,11 @@ from dataserver.database import Database
 from dataserver.ledger import arguments, attempts, commits, runs, seals, stages, streams
 from dataserver.ledger.database import open_database
 from dataserver.ledger.history import Commit, Event
-from dataserver.ledger.interface import Attempt, AttemptKey, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.interface import Attempt, Ledger, Run
 from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.sql_syncs import SqlSyncs
+from dataserver.ledger.steps import AttemptKey, Progress, ProposedSeal, Seal
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import MAX_COUNT, BatchSpec, RunSpec
 
@@ -28,7 +30,7 @@ def open_ledger(url: str, *, lease_s: float) -> Ledger:
     return SqlLedger(open_database(url), lease_s)
 
 
-class SqlLedger:
+class SqlLedger(SqlSyncs):
     """`Ledger` in one database. Safe to use from several threads and processes.
 
     `new_attempt_id` makes what tells attempts apart for ever: at most 32 characters.
@@ -37,7 +39,7 @@ class SqlLedger:
     def __init__(
         self, database: Database, lease_s: float, *, new_attempt_id: Callable[[], str] = lambda: secrets.token_hex(16)
     ) -> None:
-        self._database = database
+        super().__init__(database)
         self._lease_s = lease_s
         self._new_attempt_id = new_attempt_id
 
@@ -123,17 +125,30 @@ class SqlLedger:
         return self._database.write(work)
 
     def open_stream(
-        self, name: str, *, attempt: AttemptKey, world_rank: int, dp_rank: int, next_step: int, stream_id: str
+        self,
+        name: str,
+        *,
+        attempt: AttemptKey,
+        world_rank: int,
+        dp_rank: int,
+        next_step: int,
+        stream_id: str,
+        takes_offers: bool = False,
     ) -> Run:
         request = OpenRequest(
-            attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step, stream_id=stream_id
+            attempt=attempt,
+            world_rank=world_rank,
+            dp_rank=dp_rank,
+            next_step=next_step,
+            stream_id=stream_id,
+            takes_offers=takes_offers,
         )
         arguments.check_open(request)
 
         def work(connection: Connection) -> Run:
             run = runs.lock_by_name(connection, name)
             current = self._current(connection, run, attempt)
-            streams.open_stream(connection, run, current, request, self._now(connection) + self._lease_s)
+            streams.open_stream(connection, run, current, request, now=self._now(connection), lease_s=self._lease_s)
             return self._describe(connection, run)
 
         return self._database.write(work)
@@ -184,27 +199,8 @@ class SqlLedger:
     def list_events(self, name: str, limit: int, after: int = 0) -> list[Event]:
         return self._database.read(lambda c: runs.list_events(c, runs.read_by_name(c, name), limit, after))
 
-    def request_sync(self, name: str, version: int) -> None:
-        arguments.check_number("version", version, 0)
-        self._database.write(lambda c: seals.request(c, runs.lock_by_name(c, name), version))
-
-    def hold_sync(self, name: str, hold_id: str, ttl_s: float) -> None:
-        arguments.check_hold(hold_id, ttl_s)
-
-        def work(connection: Connection) -> None:
-            now = self._now(connection)
-            seals.hold(connection, runs.lock_by_name(connection, name), hold_id, now + ttl_s, now)
-
-        self._database.write(work)
-
-    def release_sync(self, name: str, hold_id: str) -> None:
-        self._database.write(lambda c: seals.release(c, runs.lock_by_name(c, name), hold_id))
-
     def close(self) -> None:
         self._database.close()
-
-    def _now(self, connection: Connection) -> float:
-        return self._database.clock(connection)
 
     def _describe(self, connection: Connection, run: RunRow) -> Run:
         return runs.describe(connection, run, self._lease_s, seals.read_seal(connection, run.uid, run.sealed_step))

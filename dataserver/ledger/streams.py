@@ -4,29 +4,35 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from dataserver.ledger import runs, schema
-from dataserver.ledger.interface import Attempt, AttemptKey, Progress
+from dataserver.ledger import offers, runs, schema
+from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
+from dataserver.ledger.rules import offers as offer_rules
 from dataserver.ledger.rules import steps as step_rules
+from dataserver.ledger.steps import AttemptKey, Progress
 
 # Within what any database takes as parameters of one statement.
 _IDS_PER_STATEMENT = 500
 
 
 def open_stream(
-    connection: Connection, run: RunRow, attempt: Attempt, request: OpenRequest, lease_expire_time: float
+    connection: Connection, run: RunRow, attempt: Attempt, request: OpenRequest, *, now: float, lease_s: float
 ) -> None:
     """Check an open and note the rank as alive; `attempt` is the current one, the run's row is locked."""
+    lease_expire_time = now + lease_s
     attempt_rules.refuse_mismatched_open(run, attempt, request)
     ranks = runs.read_ranks(connection, run)
     attempt_rules.refuse_repeated_step(run, ranks[request.world_rank], request)
     attempt_rules.refuse_other_dp_rank(run, attempt, ranks, request)
+    offer_rules.refuse_mixed_offers(run, ranks, request)
     connection.execute(
         update(schema.ranks)
         .where(schema.ranks.c.run_uid == run.uid, schema.ranks.c.world_rank == request.world_rank)
-        .values(dp_rank=request.dp_rank)
+        .values(dp_rank=request.dp_rank, takes_offers=request.takes_offers)
     )
+    if request.takes_offers:
+        offers.seal_opening(connection, run, attempt.base.step, now)
     streams = schema.streams
     key = streams.c.stream_id == request.stream_id
     if connection.execute(select(streams.c.stream_id).where(key)).one_or_none() is not None:

@@ -4,7 +4,8 @@ import logging
 
 from dataserver.errors import InvalidRequestError
 from dataserver.hosting.call import Call
-from dataserver.ledger.interface import AttemptKey, Ledger
+from dataserver.ledger.interface import Ledger
+from dataserver.ledger.steps import AttemptKey
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.services import fields, pages
 from dataserver.services.describe import Described, StepDescriber

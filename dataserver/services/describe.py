@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, PlanMismatchError
-from dataserver.ledger.interface import Ledger, Run, Seal
+from dataserver.ledger.interface import Ledger, Run
+from dataserver.ledger.steps import Seal
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.streaming.contexts import RunContext, RunContexts

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from dataserver.errors import PreconditionError, RunNotFoundError
-from dataserver.ledger.interface import Progress
+from dataserver.ledger.steps import Progress
 
 
 class Acks:

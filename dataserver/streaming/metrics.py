@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from dataserver.ledger.interface import Seal
+from dataserver.ledger.steps import Seal
 
 # Planning takes milliseconds, a seal one disk flush; both may stall.
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)

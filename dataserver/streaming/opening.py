@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
 from dataserver.eval_spec import EvalSpec
-from dataserver.ledger.interface import AttemptKey
+from dataserver.ledger.steps import AttemptKey
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
 from dataserver.run_spec import check_run_name
 from dataserver.streaming.credits import MOST_CREDITS

@@ -2,7 +2,7 @@
 
 from dataserver.cursor import Cursor
 from dataserver.errors import OutdatedPlanError
-from dataserver.ledger.interface import ProposedSeal
+from dataserver.ledger.steps import ProposedSeal
 from dataserver.ledger.totals import StepServed
 from dataserver.planning.fingerprint import PLANNER_VERSION
 from dataserver.planning.plan import EndOfRun, Plan

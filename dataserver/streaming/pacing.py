@@ -11,7 +11,7 @@ progress. Within an attempt everything only grows.
 import asyncio
 from collections.abc import Sequence
 
-from dataserver.ledger.interface import Progress
+from dataserver.ledger.steps import Progress
 
 
 class Pacing:

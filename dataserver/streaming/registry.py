@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InternalError, PreconditionError, StaleAttemptError, UnavailableError
-from dataserver.ledger.interface import Ledger, Progress, Run
+from dataserver.ledger.interface import Ledger, Run
+from dataserver.ledger.steps import Progress
 from dataserver.streaming.attempts import LiveAttempt
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.metrics import Metrics

@@ -1,6 +1,9 @@
+import datetime
+
 from dataserver.v1 import cursor_pb2 as _cursor_pb2
 from dataserver.v1 import run_spec_pb2 as _run_spec_pb2
 from dataserver.v1 import weight_sync_pb2 as _weight_sync_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -72,20 +75,22 @@ class Credit(_message.Message):
     def __init__(self, micro_batches: _Optional[int] = ...) -> None: ...
 
 class StreamMicroBatchesResponse(_message.Message):
-    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "offer", "checksum")
+    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "offer", "shutdown_hold", "checksum")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STEP_BEGUN_FIELD_NUMBER: _ClassVar[int]
     MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
     END_OF_RUN_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
+    SHUTDOWN_HOLD_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     opened: Opened
     step_begun: StepBegun
     micro_batch: MicroBatch
     end_of_run: EndOfRun
     offer: _weight_sync_pb2.Offer
+    shutdown_hold: ShutdownHold
     checksum: int
-    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ..., shutdown_hold: _Optional[_Union[ShutdownHold, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("base", "server_id", "offer")
@@ -166,6 +171,14 @@ class Images(_message.Message):
     image_grid_thw: bytes
     pixel_values: bytes
     def __init__(self, pixel_bytes: _Optional[int] = ..., patch_values: _Optional[int] = ..., counts: _Optional[_Iterable[int]] = ..., image_grid_thw: _Optional[bytes] = ..., pixel_values: _Optional[bytes] = ...) -> None: ...
+
+class ShutdownHold(_message.Message):
+    __slots__ = ("reason", "deadline")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    deadline: _timestamp_pb2.Timestamp
+    def __init__(self, reason: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class EndOfRun(_message.Message):
     __slots__ = ("end", "reason")

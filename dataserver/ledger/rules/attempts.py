@@ -15,8 +15,9 @@ from dataserver.errors import (
     HolderFencedError,
     StaleAttemptError,
 )
-from dataserver.ledger.interface import Attempt, AttemptKey
+from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import OpenRequest, RankRow, RunRow
+from dataserver.ledger.steps import AttemptKey
 
 
 def next_attempt(last_attempt: int) -> int:

@@ -12,8 +12,8 @@ from dataserver.errors import (
     RunConflictError,
     UnavailableError,
 )
-from dataserver.ledger.interface import ProposedSeal
 from dataserver.ledger.records import RunRow, StageRow
+from dataserver.ledger.steps import ProposedSeal
 from dataserver.planning.fingerprint import differing_fields
 from dataserver.planning.stages import earliest_first_step
 from dataserver.run_spec import RunSpec

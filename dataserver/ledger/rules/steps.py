@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError, PlanMismatchError, PreconditionError
-from dataserver.ledger.interface import ProposedSeal, Seal
 from dataserver.ledger.records import RunRow
+from dataserver.ledger.steps import ProposedSeal, Seal
 
 
 def refuse_gap(run: RunRow, proposed: ProposedSeal) -> None:
@@ -68,7 +68,7 @@ def refuse_other_plan(run: RunRow, seal: Seal, proposed: ProposedSeal) -> None:
 
 
 def sync_flag(*, requested: bool, held: bool) -> bool:
-    """Rule 6: weights move after a step whose version is requested, or while a hold lives.
+    """Rules 6 and 15: weights move after a step, or on an offer, whose version is requested, or while a hold lives.
 
     Computed once, in the seal's transaction; else a request between two ranks' opens gives them
     different flags, and one of them waits alone in a collective.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataserver.ledger.interface import Progress
+from dataserver.ledger.steps import Progress
 from dataserver.streaming.pacing import Pacing
 
 

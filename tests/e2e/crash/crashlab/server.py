@@ -10,7 +10,8 @@ import uvloop
 from crashlab.trigger import Point, Trigger
 from dataserver.config import ServerConfig
 from dataserver.cursor import Cursor
-from dataserver.ledger.interface import Attempt, AttemptKey, Ledger, Progress, ProposedSeal, Run, Seal
+from dataserver.ledger.interface import Attempt, Ledger, Run
+from dataserver.ledger.steps import AttemptKey, Progress, ProposedSeal, Seal
 from dataserver.server import app
 
 

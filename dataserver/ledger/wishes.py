@@ -1,0 +1,115 @@
+"""Who wants weights, and who takes them: requests, holds, the orchestrator's lease. What stamps are made of."""
+
+from sqlalchemy import Connection, delete, exists, insert, select, update
+
+from dataserver.ledger import runs, schema
+from dataserver.ledger.records import RunRow
+from dataserver.ledger.rules import syncs as sync_rules
+from dataserver.weight_sync import Hold, OrchestratorAddress, OrchestratorLease
+
+
+def request(connection: Connection, run: RunRow, version: int | None) -> None:
+    """Note that the weights of `version`, or of the run's last (None), are wanted."""
+    if version is None:
+        runs.change(connection, run, last_requested=True)
+        return
+    if not is_requested(connection, run, version):
+        connection.execute(insert(schema.sync_requests).values(run_uid=run.uid, version=version))
+
+
+def is_requested(connection: Connection, run: RunRow, version: int) -> bool:
+    """Whether somebody asked for the version by its number, ever."""
+    requests = schema.sync_requests
+    query = select(exists().where(requests.c.run_uid == run.uid, requests.c.version == version))
+    return bool(connection.execute(query).scalar_one())
+
+
+def requested_versions(connection: Connection, run: RunRow) -> list[int]:
+    """All versions that somebody asked for by number, ascending."""
+    requests = schema.sync_requests
+    query = select(requests.c.version).where(requests.c.run_uid == run.uid).order_by(requests.c.version)
+    return list(connection.execute(query).scalars())
+
+
+def hold(connection: Connection, run: RunRow, hold_id: str, expire_time: float, now: float) -> Hold:
+    """Write or renew a hold, and forget those that expired."""
+    holds = schema.holds
+    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.expire_time <= now))
+    key = (holds.c.run_uid == run.uid, holds.c.hold_id == hold_id)
+    renewed = connection.execute(update(holds).where(*key).values(expire_time=expire_time))
+    if not renewed.rowcount:
+        connection.execute(insert(holds).values(run_uid=run.uid, hold_id=hold_id, expire_time=expire_time))
+    return Hold(hold_id=hold_id, expire_time=expire_time)
+
+
+def release(connection: Connection, run: RunRow, hold_id: str) -> None:
+    """Forget a hold."""
+    holds = schema.holds
+    connection.execute(delete(holds).where(holds.c.run_uid == run.uid, holds.c.hold_id == hold_id))
+
+
+def live_holds(connection: Connection, run: RunRow, now: float) -> list[Hold]:
+    """Holds that live, by id."""
+    holds = schema.holds
+    rows = connection.execute(
+        select(holds).where(holds.c.run_uid == run.uid, holds.c.expire_time > now).order_by(holds.c.hold_id)
+    )
+    return [Hold(hold_id=row.hold_id, expire_time=row.expire_time) for row in rows]
+
+
+def lease(
+    connection: Connection, run: RunRow, holder: str, address: str, *, expire_time: float, now: float
+) -> OrchestratorLease:
+    """Make `holder` the run's orchestrator, or renew its lease; the run's row is locked."""
+    there = _read_lease(connection, run)
+    sync_rules.refuse_live_orchestrator(run, there, holder, now)
+    leased = sync_rules.leased(there, holder, address, expire_time=expire_time, now=now)
+    table = schema.orchestrators
+    values = {
+        "epoch": leased.orchestrator.epoch,
+        "holder": leased.holder,
+        "address": leased.orchestrator.address,
+        "expire_time": leased.expire_time,
+    }
+    if there is None:
+        connection.execute(insert(table).values(run_uid=run.uid, **values))
+    else:
+        connection.execute(update(table).where(table.c.run_uid == run.uid).values(**values))
+    if there is None or there.orchestrator != leased.orchestrator:
+        detail = f"epoch {leased.orchestrator.epoch}: {holder} at {address}"
+        runs.record_event(connection, run.uid, now, kind="orchestrator_leased", step=run.sealed_step, detail=detail)
+    return leased
+
+
+def release_lease(connection: Connection, run: RunRow, holder: str, now: float) -> None:
+    """End the lease if `holder` has it."""
+    table = schema.orchestrators
+    connection.execute(
+        update(table)
+        .where(table.c.run_uid == run.uid, table.c.holder == holder, table.c.expire_time > now)
+        .values(expire_time=now)
+    )
+
+
+def live_lease(connection: Connection, run: RunRow, now: float) -> OrchestratorLease | None:
+    """The lease of the orchestrator that lives."""
+    there = _read_lease(connection, run)
+    return there if there is not None and there.expire_time > now else None
+
+
+def carrier(connection: Connection, run: RunRow, now: float, *, sync_weights: bool) -> OrchestratorAddress | None:
+    """Whom a stamp names."""
+    lease = live_lease(connection, run, now) if sync_weights else None
+    return None if lease is None else lease.orchestrator
+
+
+def _read_lease(connection: Connection, run: RunRow) -> OrchestratorLease | None:
+    table = schema.orchestrators
+    row = connection.execute(select(table).where(table.c.run_uid == run.uid)).one_or_none()
+    if row is None:
+        return None
+    return OrchestratorLease(
+        orchestrator=OrchestratorAddress(epoch=row.epoch, address=row.address),
+        holder=row.holder,
+        expire_time=row.expire_time,
+    )
