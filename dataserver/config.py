@@ -83,6 +83,9 @@ class ServerConfig(ListeningConfig):
     """Longest wait of a stream for ranks that have not acknowledged a step, in seconds."""
     credit_wait_s: float = Field(default=3600.0, gt=0)
     """Longest wait of a stream for credits of its own rank, in seconds."""
+    shutdown_hold_s: float = Field(default=600.0, ge=0)
+    """How long the end of a run is put off while its last weights are wanted and have not landed, in seconds from the
+    last step's last acknowledgement; for trainers that take offers."""
     end_wait_s: float = Field(default=600.0, gt=0)
     """Longest wait for a rank to close its stream after the end of the run, in seconds."""
     open_wait_s: float = Field(default=30.0, gt=0)

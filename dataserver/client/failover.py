@@ -85,6 +85,6 @@ class Failover:
             self._failures = 0
 
 
-def clock() -> str:
-    """The local time of day, for messages."""
-    return time.strftime("%H:%M:%S")
+def clock(seconds: float | None = None) -> str:
+    """The local time of day, now or at `seconds` since 1970, for messages."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -8,6 +8,7 @@ It holds no reference to the stream that the training loop has, so that dropping
 ends it.
 """
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from typing import Any, Final
 import grpc
 
 from dataserver.client.connection import Channels
-from dataserver.client.failover import Failover
+from dataserver.client.failover import Failover, clock
 from dataserver.client.sequence import Sequence
 from dataserver.client.uplink import Uplink
 from dataserver.errors import DataServerError, InternalError, PreconditionError, UnavailableError
 from dataserver.v1 import batch_service_pb2
+from dataserver.weight_sync import Offer, ShutdownHold
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.responses import Opened, Response, RunEnded, StepBegun, decode_response
 from dataserver.wire.status import error_of
@@ -36,6 +38,8 @@ _CANCEL_S: Final = 5.0
 # A connection that lived this long proves that its server works, even if it had nothing to send.
 _STABLE_S: Final = 10.0
 
+_logger = logging.getLogger("dataserver.client")
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -44,7 +48,7 @@ class Failure:
     error: DataServerError
 
 
-Arrival = StepBegun | MicroBatch | RunEnded | Failure
+Arrival = StepBegun | MicroBatch | Offer | RunEnded | Failure
 
 
 class Receiver:
@@ -143,6 +147,8 @@ class Receiver:
     def _handle(self, response: Response) -> None:
         if isinstance(response, Opened):
             self._opened = self.heard = time.monotonic()
+            if response.offer is not None:
+                self._handle_offer(response.offer)
             return
         self._failover.succeeded()
         self.heard = time.monotonic()
@@ -155,7 +161,16 @@ class Receiver:
                 self.inbox.put(response)
             else:
                 self._uplink.passed_over()
+        elif isinstance(response, Offer):
+            self._handle_offer(response)
+        elif isinstance(response, ShutdownHold):
+            until = "" if response.deadline is None else f", at most until {clock(response.deadline)}"
+            _logger.warning("%s keeps the run open: it waits for %s%s", self.endpoint, response.reason, until)
         elif not self._run_ended:
             # Acks are still to come, and other ranks may depend on them: go on until closed.
             self._run_ended = True
             self.inbox.put(response)
+
+    def _handle_offer(self, offer: Offer) -> None:
+        if self._sequence.admit_offer(offer):
+            self.inbox.put(offer)

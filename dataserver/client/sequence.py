@@ -7,12 +7,13 @@ plan been sealed meanwhile, half of each would be trained.
 
 from dataserver.cursor import Cursor
 from dataserver.errors import InternalError, PlanMismatchError
+from dataserver.weight_sync import Offer
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.responses import StepBegun
 
 
 class Sequence:
-    """The steps and rounds of one rank, in order, across connections."""
+    """The steps, rounds and offers of one rank, in order, across connections."""
 
     def __init__(self, next_step: int) -> None:
         self._first_step = next_step
@@ -20,6 +21,7 @@ class Sequence:
         self._before: StepBegun | None = None
         self._arrived = 0
         self._round: int | None = None
+        self._offers: dict[int, Offer] = {}
 
     @property
     def next_step(self) -> int:
@@ -65,6 +67,21 @@ class Sequence:
         if micro_batch.round < self._arrived:
             return False
         self._arrived += 1
+        return True
+
+    def admit_offer(self, offer: Offer) -> bool:
+        """Tell whether this offer is new; False: it is made again after a reconnect.
+
+        Raises `PlanMismatchError` when it is made again and differs.
+        """
+        known = self._offers.get(offer.number)
+        if known is not None:
+            if offer != known:
+                raise PlanMismatchError(f"offer {offer.number} was made again as {offer}, and was {known}")
+            return False
+        if offer.number != len(self._offers):
+            raise InternalError(f"the server made offer {offer.number} where offer {len(self._offers)} is due")
+        self._offers[offer.number] = offer
         return True
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from dataserver.cursor import Cursor
+from dataserver.weight_sync import OrchestratorAddress
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.responses import StepBegun
 
@@ -55,6 +56,11 @@ class Step:
     def sync_weights(self) -> bool:
         """Whether the weights go to the inference engines after this step."""
         return self._begun.sync_weights
+
+    @property
+    def orchestrator(self) -> OrchestratorAddress | None:
+        """Whom to hand them over by; None where no orchestrator was there."""
+        return self._begun.orchestrator
 
     @property
     def last(self) -> bool:

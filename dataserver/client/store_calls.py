@@ -10,8 +10,7 @@ from dataserver.wire.store_info import SampleInfo, StoreInfo
 class StoreCalls:
     """The part of a client that asks about stores."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    _calls: Calls
 
     def list_stores(self) -> list[StoreInfo]:
         """All stores, by name, with drops counted as if there were no `max_length`."""

@@ -3,14 +3,16 @@
 import logging
 import time
 import weakref
+from collections.abc import Iterator
 from queue import Empty
 from types import TracebackType
 from typing import Final, Self
 
-from dataserver.client.failover import LOG_EVERY_S, clock
+from dataserver.client.failover import clock
 from dataserver.client.receiver import Arrival, Failure, Receiver
 from dataserver.client.step import Step
 from dataserver.client.uplink import Uplink
+from dataserver.client.wait import Wait
 from dataserver.errors import (
     DataServerError,
     InternalError,
@@ -19,6 +21,7 @@ from dataserver.errors import (
     UnavailableError,
     WaitExpiredError,
 )
+from dataserver.weight_sync import Offer
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.responses import RunEnded, StepBegun
 
@@ -41,17 +44,31 @@ class StepStream:
                     ...
                 stream.ack(step)
 
+    With `takes_offers`, `opening_offer` comes before the first step and `offers` after the last.
     A server that restarts is a pause. `UnavailableError` is raised when none answers for
     `patience_s`, `WaitExpiredError` when one is there but silent for as long; whatever else the
     server raises is raised here, as the same class. Dropping a stream closes it.
     """
 
-    def __init__(self, *, receiver: Receiver, uplink: Uplink, patience_s: float, waiter: str, next_step: int) -> None:
+    def __init__(
+        self,
+        *,
+        receiver: Receiver,
+        uplink: Uplink,
+        patience_s: float,
+        waiter: str,
+        next_step: int,
+        takes_offers: bool = False,
+    ) -> None:
         self._receiver = receiver
         self._uplink = uplink
         self._patience_s = patience_s
         self._waiter = waiter
         self._next_step = next_step
+        self._takes_offers = takes_offers
+        self._offered: Offer | None = None
+        self._following: Offer | None = None
+        self._ended = False
         self._begun: StepBegun | None = None
         self._taken = 0
         self._over = False
@@ -64,21 +81,76 @@ class StepStream:
         return self
 
     def __next__(self) -> Step:
+        if self._takes_offers and self._offered is None:
+            raise PreconditionError(f"{self._waiter}: this stream takes offers: call opening_offer() before the steps")
         self._check_taken("the next step was asked for")
         if self._over:
             raise StopIteration
         if self._begun is not None and self._begun.last:
             self._over = True
-            self._await_end()
+            if not self._takes_offers:
+                self._await_end()
             raise StopIteration
         arrival, waited = self._take(f"step {self._next_step}")
-        if isinstance(arrival, RunEnded):
+        if isinstance(arrival, Offer | RunEnded):
             self._over = True
+            self._follow(arrival)
             raise StopIteration
         if not isinstance(arrival, StepBegun):
             raise InternalError(f"{self._waiter}: a micro-batch arrived where a step was due")
         self._begun, self._taken, self._next_step = arrival, 0, arrival.step + 1
         return Step(arrival, waited, self._take_micro_batch)
+
+    def opening_offer(self) -> Offer:
+        """The weights that the attempt begins with: to be handed over before the first step, if the offer says so.
+
+        Blocks until a server accepted the open. With `takes_offers`, once, before the steps.
+        """
+        if not self._takes_offers or self._offered is not None:
+            raise PreconditionError(f"{self._waiter}: the opening offer comes once, to a stream that takes offers")
+        arrival, _ = self._take("the opening offer")
+        if not isinstance(arrival, Offer):
+            raise InternalError(f"{self._waiter}: {type(arrival).__name__} arrived where the opening offer was due")
+        self._offered = arrival
+        return arrival
+
+    def offers(self) -> Iterator[Offer]:
+        """What follows the last step: the last weights, offered again while a sync is wanted that did not land.
+
+        Acknowledge each with `ack_offer`, whatever became of it. Blocks for as long as the server puts the end of the
+        run off; ends with the run, or when no server answers for `patience_s`: the steps are done all the same.
+        """
+        if not (self._takes_offers and self._over):
+            raise PreconditionError(f"{self._waiter}: offers follow the last step, on a stream that takes them")
+        while not self._ended:
+            if self._following is None:
+                try:
+                    self._follow(self._take("what follows the last step")[0])
+                except UnavailableError as error:
+                    _logger.warning(
+                        "%s: the last step is done, but the end of the run was not heard: %s", self._waiter, error
+                    )
+                    return
+            offer, self._following = self._following, None
+            if offer is not None:
+                self._offered = offer
+                yield offer
+
+    def ack_offer(self, offer: Offer) -> None:
+        """Say that this rank is done with an offer, and all before it. Never blocks."""
+        if self._offered is None or offer.number > self._offered.number:
+            raise InvalidRequestError(f"{self._waiter}: ack of offer {offer.number}, which this stream has not got")
+        if offer.number:
+            self._uplink.ack_offer(offer.number)
+
+    def _follow(self, arrival: Arrival) -> None:
+        """Note what arrived after the last step."""
+        if isinstance(arrival, Offer):
+            self._following = arrival
+        elif isinstance(arrival, RunEnded):
+            self._ended = True
+        else:
+            raise InternalError(f"{self._waiter}: {type(arrival).__name__} arrived after the last step")
 
     def ack(self, step: Step) -> None:
         """Say that the optimizer step is done on this rank, and all before it. Never blocks.
@@ -119,13 +191,13 @@ class StepStream:
         self._uplink.taken()
         return arrival, waited
 
-    def _take(self, wanted: str) -> tuple[StepBegun | MicroBatch | RunEnded, float]:
+    def _take(self, wanted: str) -> tuple[StepBegun | MicroBatch | Offer | RunEnded, float]:
         """The next arrival and the seconds waited for it. What failed once keeps failing."""
         if not self._finalizer.alive:
             raise PreconditionError(f"{self._waiter}: the stream is closed")
         if self._failure is not None:
             raise self._failure
-        wait = _Wait(f"{self._waiter} waits since {clock()} for {wanted}")
+        wait = Wait(f"{self._waiter} waits since {clock()} for {wanted}")
         while True:
             try:
                 arrival = self._unwrapped(self._receiver.inbox.get(timeout=_POLL_S))
@@ -134,13 +206,13 @@ class StepStream:
             else:
                 return arrival, wait.waited_s
 
-    def _unwrapped(self, arrival: Arrival) -> StepBegun | MicroBatch | RunEnded:
+    def _unwrapped(self, arrival: Arrival) -> StepBegun | MicroBatch | Offer | RunEnded:
         if isinstance(arrival, Failure):
             self._failure = arrival.error
             raise arrival.error
         return arrival
 
-    def _check_silence(self, wait: "_Wait") -> None:
+    def _check_silence(self, wait: Wait) -> None:
         """Log a long wait; raise when a server is there but silent for `patience_s`.
 
         A server that is away is the receiver's to judge.
@@ -161,21 +233,3 @@ class StepStream:
             self._unwrapped(self._receiver.inbox.get(timeout=_END_WAIT_S))
         except (Empty, UnavailableError):
             _logger.info("%s: the last step is done, but no server said that the run ended", self._waiter)
-
-
-class _Wait:
-    """A wait of the training loop: what for, and since when."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.begin = time.monotonic()
-        self._next_log_s = LOG_EVERY_S
-
-    @property
-    def waited_s(self) -> float:
-        return time.monotonic() - self.begin
-
-    def log(self, endpoint: str) -> None:
-        if self.waited_s >= self._next_log_s:
-            self._next_log_s += LOG_EVERY_S
-            _logger.warning("%s from %s (%.0f s)", self.what, endpoint, self.waited_s)

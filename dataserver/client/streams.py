@@ -33,8 +33,9 @@ class Streams:
         dp_rank: int,
         next_step: int,
         credits: int,  # noqa: A002  # the word of the contract
+        takes_offers: bool,
     ) -> StepStream:
-        """The steps of an attempt, from `next_step` on."""
+        """The steps of an attempt, from `next_step` on, and its offers if they are taken."""
         opened = built(
             pb.Open,
             purpose=pb.PURPOSE_TRAIN,
@@ -43,6 +44,7 @@ class Streams:
             attempt_id=attempt.attempt_id,
             world_rank=world_rank,
             dp_rank=dp_rank,
+            takes_offers=takes_offers,
         )
         waiter = f"world rank {world_rank} of run {run}, attempt {attempt.number}"
         return self._start(opened, waiter, first=world_rank, next_step=next_step, credits=credits)
@@ -70,7 +72,12 @@ class Streams:
         uplink = Uplink(opened=opened, credits=credits)
         receiver = Receiver(channels=self._channels, failover=failover, uplink=uplink, sequence=Sequence(next_step))
         stream = StepStream(
-            receiver=receiver, uplink=uplink, patience_s=self._patience_s, waiter=waiter, next_step=next_step
+            receiver=receiver,
+            uplink=uplink,
+            patience_s=self._patience_s,
+            waiter=waiter,
+            next_step=next_step,
+            takes_offers=opened.takes_offers,
         )
         self._open.add(stream)
         receiver.start()

@@ -39,6 +39,7 @@ class Uplink:
         self._outstanding = 0
         self._buffered = 0
         self._acked: int | None = None
+        self._acked_offer = 0
 
     def connect(self, next_step: int, begin: Cursor | None) -> Iterator[_Request]:
         """The requests of a new connection: an open, the last ack again, then what comes.
@@ -53,12 +54,12 @@ class Uplink:
             opened = batch_service_pb2.Open(credits=self._outstanding)
             opened.MergeFrom(self._open)
             if opened.purpose == batch_service_pb2.PURPOSE_TRAIN:
-                opened.MergeFrom(built(batch_service_pb2.Open, next_step=next_step))
+                opened.MergeFrom(built(batch_service_pb2.Open, next_step=next_step, acked_offer=self._acked_offer))
             elif begin is not None:
                 opened.begin.CopyFrom(cursor_to_proto(begin))
             requests.put(_Request(open=opened))
             if self._acked is not None:
-                requests.put(_Request(ack=batch_service_pb2.Ack(step=self._acked)))
+                requests.put(self._ack())
             self._requests = requests
         return iter(requests.get, None)
 
@@ -98,7 +99,17 @@ class Uplink:
         with self._lock:
             self._acked = step if self._acked is None else max(step, self._acked)
             if self._requests is not None:
-                self._requests.put(_Request(ack=batch_service_pb2.Ack(step=self._acked)))
+                self._requests.put(self._ack())
+
+    def ack_offer(self, number: int) -> None:
+        """Say that the rank is done with an offer, now and after every reconnect."""
+        with self._lock:
+            self._acked_offer = max(number, self._acked_offer)
+            if self._requests is not None:
+                self._requests.put(self._ack())
+
+    def _ack(self) -> _Request:
+        return _Request(ack=batch_service_pb2.Ack(step=self._acked or 0, offer=self._acked_offer))
 
     def _grant(self) -> None:
         room = self._credits - self._outstanding - self._buffered

@@ -141,11 +141,13 @@ class Ledger(SyncLedger, Protocol):
         next_step: int,
         stream_id: str,
         takes_offers: bool = False,
+        acked_offer: int = 0,
     ) -> Run:
         """Check an open against the attempt's row and note the rank as alive (rules 2, 3, 10).
 
         `stream_id`: made by the serving process, for this stream alone. Idempotent by it. The attempt's first open
-        with `takes_offers` seals its opening offer (rule 15).
+        with `takes_offers` seals its opening offer; a rank that comes back names the last offer that it is done with
+        (rule 15).
         """
 
     def renew_leases(self, stream_ids: Collection[str]) -> None:

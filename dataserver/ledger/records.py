@@ -99,3 +99,4 @@ class OpenRequest:
     next_step: int
     stream_id: str
     takes_offers: bool
+    acked_offer: int

@@ -134,6 +134,7 @@ class SqlLedger(SqlSyncs):
         next_step: int,
         stream_id: str,
         takes_offers: bool = False,
+        acked_offer: int = 0,
     ) -> Run:
         request = OpenRequest(
             attempt=attempt,
@@ -142,6 +143,7 @@ class SqlLedger(SqlSyncs):
             next_step=next_step,
             stream_id=stream_id,
             takes_offers=takes_offers,
+            acked_offer=acked_offer,
         )
         arguments.check_open(request)
 

@@ -26,6 +26,7 @@ def open_stream(
     attempt_rules.refuse_repeated_step(run, ranks[request.world_rank], request)
     attempt_rules.refuse_other_dp_rank(run, attempt, ranks, request)
     offer_rules.refuse_mixed_offers(run, ranks, request)
+    offer_rules.refuse_skipped_offer(run, request, offers.last_number(connection, run))
     connection.execute(
         update(schema.ranks)
         .where(schema.ranks.c.run_uid == run.uid, schema.ranks.c.world_rank == request.world_rank)

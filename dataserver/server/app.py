@@ -145,16 +145,21 @@ class DataServer:
         threads = Threads(metrics, ledger_wait_s=config.ledger_wait_s, plan_wait_s=config.plan_wait_s)
         self._closers.append(threads.close)
         contexts = RunContexts(catalog, threads)
+        waits = Waits(metrics)
         streams = Registry(
-            config, server_id=self.server_id, ledger=ledger, threads=threads, contexts=contexts, metrics=metrics
+            config,
+            server_id=self.server_id,
+            ledger=ledger,
+            threads=threads,
+            contexts=contexts,
+            metrics=metrics,
+            waits=waits,
         )
         self._registry = streams
         held_outs = HeldOuts(
             registry=streams, contexts=contexts, threads=threads, max_message_bytes=config.max_message_bytes
         )
-        BatchService(
-            config, registry=streams, held_outs=held_outs, waits=Waits(metrics), metrics=metrics
-        ).add_to_server(server)
+        BatchService(config, registry=streams, held_outs=held_outs, waits=waits, metrics=metrics).add_to_server(server)
         add_RunServiceServicer_to_server(  # type: ignore[no-untyped-call]
             RunService(config, ledger=ledger, threads=threads, contexts=contexts, registry=streams, metrics=metrics),
             server,

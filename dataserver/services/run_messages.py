@@ -1,13 +1,12 @@
 """Runs, attempts, commits and events of the ledger, as proto messages."""
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from dataserver.ledger.history import Commit, Event
 from dataserver.ledger.interface import Attempt, Run, RunStage
 from dataserver.ledger.totals import SealedTotals
 from dataserver.packing.figures import PackingFigures
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, order_spec_to_proto, run_spec_to_proto
+from dataserver.wire.times import to_timestamp
 
 
 def run_to_proto(run: Run, *, epoch_samples: int, mixture: run_pb2.Mixture | None) -> run_pb2.Run:
@@ -17,7 +16,7 @@ def run_to_proto(run: Run, *, epoch_samples: int, mixture: run_pb2.Mixture | Non
         uid=run.uid,
         spec=run_spec_to_proto(run.spec),
         order_fingerprint=run.order_fingerprint,
-        create_time=timestamp(run.create_time),
+        create_time=to_timestamp(run.create_time),
         attempt=None if run.attempt is None else attempt_to_proto(run.attempt),
         committed=cursor_to_proto(run.committed),
         sealed_step=run.sealed_step,
@@ -74,8 +73,8 @@ def attempt_to_proto(attempt: Attempt) -> run_pb2.Attempt:
         dp_world_size=attempt.dp_world_size,
         batch=batch_spec_to_proto(attempt.batch),
         holder=attempt.holder,
-        begin_time=timestamp(attempt.begin_time),
-        lease_expire_time=timestamp(attempt.lease_expire_time),
+        begin_time=to_timestamp(attempt.begin_time),
+        lease_expire_time=to_timestamp(attempt.lease_expire_time),
     )
 
 
@@ -85,22 +84,16 @@ def commit_to_proto(commit: Commit) -> cursor_service_pb2.Commit:
         cursor=cursor_to_proto(commit.cursor),
         attempt=commit.attempt,
         checkpoint_uri=commit.checkpoint_uri,
-        time=timestamp(commit.time),
+        time=to_timestamp(commit.time),
     )
 
 
 def event_to_proto(event: Event) -> run_service_pb2.RunEvent:
     """One thing that happened to a run."""
     return run_service_pb2.RunEvent(
-        time=timestamp(event.time),
+        time=to_timestamp(event.time),
         kind=event.kind,
         attempt=event.attempt,
         step=event.step,
         detail=event.detail,
     )
-
-
-def timestamp(seconds: float) -> Timestamp:
-    """Seconds since 1970 as a timestamp, to the microsecond."""
-    microseconds = round(seconds * 1_000_000)
-    return Timestamp(seconds=microseconds // 1_000_000, nanos=microseconds % 1_000_000 * 1000)

@@ -7,8 +7,9 @@ threads    blocking work off the event loop
 waits      every wait has a limit, a log line and a metric
 pacing     which step may be sealed, by what the ranks consumed
 credits    how many micro-batches a rank is ready to take
-attempts   one attempt as this process serves it: plans, seals, acks
+attempts   one attempt as this process serves it: plans and seals (attendant: acks; closing: what follows the last step)
 supply     where a stream's steps come from: an attempt (attempt_supply), or a held-out store (held_out)
-registry   all attempts of this process, their leases, drain
+registry   all attempts of this process, drain
+leases     its streams in the ledger
 session    one stream of one rank
 """

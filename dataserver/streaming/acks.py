@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
 
 from dataserver.errors import PreconditionError, RunNotFoundError
-from dataserver.ledger.steps import Progress
+
+T = TypeVar("T")
 
 
-class Acks:
-    """The newest ack of each world rank. `record` tells the ledger."""
+class Acks(Generic[T]):
+    """The newest ack of each world rank, of a step or an offer. `record` tells the ledger."""
 
-    def __init__(self, record: Callable[[Mapping[int, int]], Awaitable[Progress]]) -> None:
+    def __init__(self, record: Callable[[Mapping[int, int]], Awaitable[T]]) -> None:
         self._record = record
         self._steps: dict[int, int] = {}
         self._lock = asyncio.Lock()
@@ -24,7 +26,7 @@ class Acks:
         """Note an ack."""
         self._steps[world_rank] = step
 
-    async def flush(self) -> Progress | None:
+    async def flush(self) -> T | None:
         """Tell the ledger all that it was not told; None if there was nothing. What failed is kept for the next try."""
         async with self._lock:
             steps, self._steps = self._steps, {}

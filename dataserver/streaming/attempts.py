@@ -3,13 +3,15 @@
     plan N ──> pacing lets N go ──> seal N (ledger) ──> its micro-batches
 
 Plans are made ahead and never seal anything. A seal says by which stages it was planned; where the ledger has another
-one by then, that is learnt and the step is planned anew. Acks are gathered and written together: one transaction for
-all ranks that acknowledge at about the same time.
+one by then, that is learnt and the step is planned anew.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+from dataserver.config import ServerConfig
 from dataserver.cursor import Cursor
 from dataserver.errors import (
     DataServerError,
@@ -19,43 +21,37 @@ from dataserver.errors import (
     StaleAttemptError,
 )
 from dataserver.ledger.interface import Attempt, Ledger, Run
+from dataserver.ledger.steps import ProposedSeal, Seal
 from dataserver.planning.plan import EndOfRun, Plan
-from dataserver.streaming.acks import Acks
+from dataserver.streaming.attendant import Attendant
+from dataserver.streaming.closing import Closing
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.once import Once
 from dataserver.streaming.outlook import Outlook
 from dataserver.streaming.pacing import Pacing
-from dataserver.streaming.supply import ReadyStep
+from dataserver.streaming.supply import ReadyStep, Stamp
 from dataserver.streaming.threads import Threads
+from dataserver.streaming.waits import Waits
+from dataserver.weight_sync import Offer, ShutdownHold
 
 log = logging.getLogger(__name__)
 
 # Plans and seals that are kept. Ranks are at most a few steps apart; one that reconnects may be further behind.
 KEPT_STEPS = 32
 
-# Acks that arrive within this time share a transaction. While every rank streams from here nobody waits for what the
-# ledger knows, and they may be gathered for longer.
-ACK_TICK_S = 0.003
-LOCAL_ACK_TICK_S = 0.05
-
 # Plans that are made ahead of the step that is being sent.
 PLANS_AHEAD = 2
 
-# How often the ledger is asked while a stream here waits for ranks elsewhere, and otherwise, to notice a newer attempt.
-BUSY_POLL_S = 0.05
-IDLE_POLL_S = 0.5
-
-# Pause after the ledger failed; acks are kept meanwhile.
-RETRY_S = 0.5
+T = TypeVar("T")
 
 
 class LiveAttempt:
     """Plans, seals, pacing and acks of one attempt.
 
-    `over` carries the error that ends all its streams. `local_ranks`: data-parallel rank of each world rank that
-    streams from here.
+    `closing`: what follows the last step. `over` carries the error that ends all its streams. `local_ranks`:
+    data-parallel rank of each world rank that streams from here.
     """
 
     def __init__(
@@ -68,25 +64,37 @@ class LiveAttempt:
         ledger: Ledger,
         threads: Threads,
         metrics: Metrics,
-        max_steps_ahead: int,
+        config: ServerConfig,
+        waits: Waits,
     ) -> None:
         self.run_name = run.name
         self.run_uid = run.uid
         self.attempt = attempt
-        self.pacing = Pacing(acked_steps=run.acked_steps, sealed_step=run.sealed_step, max_steps_ahead=max_steps_ahead)
+        self.pacing = Pacing(
+            acked_steps=run.acked_steps, sealed_step=run.sealed_step, max_steps_ahead=config.max_steps_ahead
+        )
         self.over: asyncio.Future[DataServerError] = asyncio.get_running_loop().create_future()
         self.local_ranks: dict[int, int] = {}
         self._ledger = ledger
         self._threads = threads
         self._metrics = metrics
         self._contexts = contexts
-        self._kept = KEPT_STEPS + max_steps_ahead
+        self._kept = KEPT_STEPS + config.max_steps_ahead
         self._outlook = Outlook(context, threads, self._kept)
         self._learning = asyncio.Lock()
         self._seals: Once[int, ReadyStep] = Once(self._kept)
-        self._acks = Acks(lambda acks: threads.ledger(ledger.record_acks, run.uid, attempt.key, acks))
-        self._wake = asyncio.Event()
-        self._attending = asyncio.get_running_loop().create_task(self._attend())
+        self._config = config
+        self._attendant = Attendant(
+            run,
+            attempt,
+            self.pacing,
+            self.local_ranks.keys(),
+            end=self.end,
+            ledger=ledger,
+            threads=threads,
+            metrics=metrics,
+        )
+        self.closing = Closing(f"run {run.name!r} attempt {attempt.number}", self._conclude, waits)
 
     @property
     def fetches(self) -> Fetches:
@@ -150,22 +158,27 @@ class LiveAttempt:
         return seal.end
 
     async def _make_seal(self, step: int) -> ReadyStep:
+        plan, seal = await self._with_plan(
+            step,
+            lambda proposed: self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed),
+        )
+        self.pacing.note_sealed(step)
+        self._metrics.count_seal(self.run_name, seal)
+        return ReadyStep(plan=plan, stamp=Stamp(sync_weights=seal.sync_weights, orchestrator=seal.orchestrator))
+
+    async def _with_plan(self, step: int, ask: Callable[[ProposedSeal], Awaitable[T]]) -> tuple[Plan | EndOfRun, T]:
+        """The plan of `step`, and what the ledger says to it; planned anew as often as the run turns out amended."""
         while True:
             outlook = self._outlook
             try:
                 plan = await self._planned(outlook, step)
                 await self._threads.plan(outlook.stage_of(plan).check_unchanged)
-                proposed = outlook.proposed(step, plan)
-                seal = await self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed)
-                break
+                return plan, await ask(outlook.proposed(step, plan))
             except OutdatedPlanError:
                 await self._learn_stages(outlook)
             except StaleAttemptError as error:
                 self.end(error)
                 raise
-        self.pacing.note_sealed(step)
-        self._metrics.count_seal(self.run_name, seal)
-        return ReadyStep(plan=plan, sync_weights=seal.sync_weights)
 
     async def _learn_stages(self, outlook: Outlook) -> None:
         """Plan by the stages that the run has now, unless that was done since `outlook` was current."""
@@ -179,20 +192,19 @@ class LiveAttempt:
             outlook.fetches.close()
             log.info("run %s: has %d stages now", self.run_name, len(run.stages))
 
-    # -- acks and progress --------------------------------------------------------------------
+    # -- acks, offers, end --------------------------------------------------------------------
 
-    def acknowledge(self, world_rank: int, step: int) -> None:
-        """Note that a rank consumed `step` and all before it. The ledger is told soon."""
-        if self.pacing.acknowledge(world_rank, step):
-            self._acks.add(world_rank, step)
-            self._wake.set()
+    def acknowledge(self, world_rank: int, step: int, offer: int) -> None:
+        """Note that a rank consumed `step`, and is done with `offer`, and with all before. The ledger is told soon."""
+        self._attendant.acknowledge(world_rank, step, offer)
 
     async def flush_acks(self) -> None:
         """Tell the ledger all acks that it was not told yet."""
-        progress = await self._acks.flush()
-        if progress is not None:
-            self.pacing.update(progress)
-            self._metrics.consumed_step.labels(self.run_name).set(self.pacing.consumed_step)
+        await self._attendant.flush()
+
+    async def opening_offer(self) -> Offer | None:
+        """The base's weights, as they are offered to every rank that takes offers."""
+        return await self._threads.ledger(self._ledger.get_offer, self.run_uid, self.attempt.key, 0)
 
     def end(self, error: DataServerError) -> None:
         """End all streams of this attempt with `error`. The first error stays."""
@@ -201,45 +213,19 @@ class LiveAttempt:
 
     def close(self) -> None:
         """Stop all work for this attempt. Idempotent."""
-        self._attending.cancel()
+        self._attendant.close()
+        self.closing.close()
         self._outlook.plans.cancel()
         self.fetches.close()
         self._seals.cancel()
 
-    async def _attend(self) -> None:
-        """Write acks and look for progress elsewhere, until the attempt is over."""
-        while not self.over.done():
-            await self._pause()
-            try:
-                if self._acks.waiting:
-                    await self.flush_acks()
-                else:
-                    await self._poll()
-            except (StaleAttemptError, RunNotFoundError) as error:
-                self.end(error)
-            except DataServerError as error:
-                log.warning("run %s attempt %d: %s", self.run_name, self.attempt.number, error.message)
-                await asyncio.sleep(RETRY_S)
-            except Exception:
-                log.exception("run %s attempt %d: looking after it failed", self.run_name, self.attempt.number)
-                await asyncio.sleep(RETRY_S)
-
-    async def _pause(self) -> None:
-        elsewhere = self.pacing.waiting and not self.local_ranks.keys() >= set(self.pacing.laggards())
-        try:
-            async with asyncio.timeout(BUSY_POLL_S if elsewhere else IDLE_POLL_S):
-                await self._wake.wait()
-            all_here = len(self.local_ranks) == self.attempt.world_size
-            await asyncio.sleep(LOCAL_ACK_TICK_S if all_here else ACK_TICK_S)
-        except TimeoutError:
-            pass
-        self._wake.clear()
-
-    async def _poll(self) -> None:
-        progress = await self._threads.ledger(self._ledger.progress, self.run_uid)
-        if progress.attempt != self.attempt.key:
-            raise StaleAttemptError(
-                f"run {self.run_name!r}: attempt {self.attempt.number} is over, attempt {progress.attempt} has begun",
-                attempt=progress.attempt.number,
-            )
-        self.pacing.update(progress)
+    async def _conclude(self, step: int, after: int) -> Offer | Seal | ShutdownHold:
+        """Ask the ledger what follows the last step, which `step` would follow."""
+        hold_s = self._config.shutdown_hold_s
+        answer = await self._with_plan(
+            step,
+            lambda proposed: self._threads.ledger(
+                self._ledger.conclude, self.run_uid, self.attempt.key, proposed, after=after, hold_s=hold_s
+            ),
+        )
+        return answer[1]

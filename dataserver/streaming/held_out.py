@@ -19,7 +19,7 @@ from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.once import Once
 from dataserver.streaming.opening import EvalOpening
 from dataserver.streaming.registry import Registry, Session
-from dataserver.streaming.supply import ReadyStep
+from dataserver.streaming.supply import ReadyStep, Stamp
 from dataserver.streaming.threads import Threads
 
 # Readings that are kept, a reading being a spec and a number of ranks, and plans of each. Ranks are a few steps apart.
@@ -153,7 +153,7 @@ class HeldOutSupply:
         """Never done: there is no attempt that could be over."""
         return self._over
 
-    def opened(self) -> bytes:
+    async def opened(self) -> bytes:
         """Where this stream begins."""
         return encode_opened(self._at, self._registry.server_id)
 
@@ -164,14 +164,14 @@ class HeldOutSupply:
             await credit()
             self._at = plan.end
             self._reading.prefetch(self._at)
-        return ReadyStep(plan=plan, sync_weights=False)
+        return ReadyStep(plan=plan, stamp=Stamp(sync_weights=False))
 
     def nearly_sent(self) -> None:
         """Its plan is on the way already."""
 
-    def acknowledge(self, step: int) -> None:
+    def acknowledge(self, step: int, offer: int) -> None:
         """Nothing is consumed for good here."""
-        raise InvalidRequestError(f"ack of step {step} in an EVAL stream: it takes none, leave it out")
+        raise InvalidRequestError(f"ack of step {step}, offer {offer}, in an EVAL stream: it takes none, leave it out")
 
     async def release(self) -> None:
         """Leave."""

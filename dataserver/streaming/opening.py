@@ -15,7 +15,7 @@ from dataserver.wire.messages import cursor_from_proto
 
 # Fields that only the other purpose has a use for.
 EVAL_FIELDS = ("eval", "dp_world_size", "begin")
-TRAIN_FIELDS = ("run", "attempt", "attempt_id", "world_rank", "next_step")
+TRAIN_FIELDS = ("run", "attempt", "attempt_id", "world_rank", "next_step", "takes_offers", "acked_offer")
 
 # Those that the ledger issues are shorter.
 LONGEST_ATTEMPT_ID = 64
@@ -32,6 +32,8 @@ class Opening:
     dp_rank: int
     next_step: int
     credits: int
+    takes_offers: bool = False
+    acked_offer: int = 0
 
     @property
     def key(self) -> AttemptKey:
@@ -100,6 +102,7 @@ def _attempt_opening(opened: batch_service_pb2.Open) -> Opening:
         ("world_rank", opened.world_rank, 0),
         ("dp_rank", opened.dp_rank, 0),
         ("next_step", opened.next_step, 1),
+        ("acked_offer", opened.acked_offer, 0),
     ):
         if value < least:
             raise InvalidRequestError(f"open.{name} = {value}: it is at least {least}")
@@ -112,6 +115,8 @@ def _attempt_opening(opened: batch_service_pb2.Open) -> Opening:
         dp_rank=opened.dp_rank,
         next_step=opened.next_step,
         credits=opened.credits,
+        takes_offers=opened.takes_offers,
+        acked_offer=opened.acked_offer,
     )
 
 

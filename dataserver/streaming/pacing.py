@@ -23,6 +23,7 @@ class Pacing:
         self._sealed = sealed_step
         self._max_steps_ahead = max_steps_ahead
         self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._draining: dict[int, asyncio.Future[None]] = {}
 
     @property
     def consumed_step(self) -> int:
@@ -37,7 +38,7 @@ class Pacing:
     @property
     def waiting(self) -> bool:
         """Whether a stream waits for other ranks."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._draining)
 
     def permits(self, step: int) -> bool:
         """Whether `step` may be sent now."""
@@ -54,6 +55,17 @@ class Pacing:
         else:
             self._waiting[step] = waiting
         return waiting
+
+    def drained(self, step: int) -> "asyncio.Future[None]":
+        """Done when every rank consumed `step`. Shared: do not cancel."""
+        draining = self._draining.get(step)
+        if draining is None:
+            draining = asyncio.get_running_loop().create_future()
+            if step <= self.consumed_step:
+                draining.set_result(None)
+            else:
+                self._draining[step] = draining
+        return draining
 
     def laggards(self) -> list[int]:
         """World ranks that acknowledged least."""
@@ -94,3 +106,5 @@ class Pacing:
     def _release(self) -> None:
         for step in [step for step in self._waiting if self.permits(step)]:
             self._waiting.pop(step).set_result(None)
+        for step in [step for step in self._draining if step <= self.consumed_step]:
+            self._draining.pop(step).set_result(None)

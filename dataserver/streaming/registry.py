@@ -7,12 +7,9 @@ which frees the rank with its last one; except while this server drains: then th
 rank turns to next. A close that does not get through costs one lease: what nobody renews lapses.
 """
 
-import asyncio
 import logging
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InternalError, PreconditionError, StaleAttemptError, UnavailableError
@@ -20,17 +17,13 @@ from dataserver.ledger.interface import Ledger, Run
 from dataserver.ledger.steps import Progress
 from dataserver.streaming.attempts import LiveAttempt
 from dataserver.streaming.contexts import RunContext, RunContexts
+from dataserver.streaming.leases import Leases
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.opening import Opening
 from dataserver.streaming.threads import Threads
+from dataserver.streaming.waits import Waits
 
 log = logging.getLogger(__name__)
-
-# Leases are renewed three times before they lapse.
-RENEWALS_PER_LEASE = 3
-
-# Pause between tries at telling the ledger that a stream is gone.
-RELEASE_PAUSE_S = 1.0
 
 
 class Session(Protocol):
@@ -52,6 +45,7 @@ class Registry:
         threads: Threads,
         contexts: RunContexts,
         metrics: Metrics,
+        waits: Waits,
     ) -> None:
         self.server_id = server_id
         self._config = config
@@ -59,16 +53,17 @@ class Registry:
         self._threads = threads
         self._contexts = contexts
         self._metrics = metrics
+        self._waits = waits
         self._live: dict[tuple[str, str], LiveAttempt] = {}
         self._sessions: dict[tuple[str, str, int], Session] = {}
         self._stream_ids: dict[Session, str] = {}
         self._readers: set[Session] = set()
         self._draining: DataServerError | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        self._leases = Leases(self._stream_ids.values, ledger=ledger, threads=threads, lease_s=config.lease_s)
 
     def start(self) -> None:
         """Begin to renew leases."""
-        self._spawn(self._renew_leases())
+        self._leases.start()
 
     async def open(self, opening: Opening, session: Session) -> LiveAttempt:
         """Seat `session` for its rank. Raises what the ledger says about the open, or about the run's stores."""
@@ -76,7 +71,7 @@ class Registry:
         run = await self._threads.ledger(self._ledger.get_run, opening.run)
         context = await self._contexts.of_run(run)
         stream_id = secrets.token_hex(16)
-        run = await self._note_open(stream_id, opening)
+        run = await self._leases.open(stream_id, opening)
         self.refuse_while_draining()
         live = self._enter(run, opening, context)
         key = (run.uid, opening.attempt_id, opening.world_rank)
@@ -103,7 +98,7 @@ class Registry:
 
     def release_soon(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
         """`release` in the background, for a stream that was cancelled and may not wait."""
-        self._spawn(self.release(live, world_rank, session))
+        self._leases.spawn(self.release(live, world_rank, session))
 
     def seat_reader(self, session: Session) -> None:
         """Take in a stream of no attempt, which ends only with this server."""
@@ -134,9 +129,7 @@ class Registry:
 
     async def close(self) -> None:
         """Stop everything. Idempotent."""
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._leases.stop()
         for live in self._live.values():
             live.close()
         self._live.clear()
@@ -155,43 +148,13 @@ class Registry:
                 ledger=self._ledger,
                 threads=self._threads,
                 metrics=self._metrics,
-                max_steps_ahead=self._config.max_steps_ahead,
+                config=self._config,
+                waits=self._waits,
             )
             self._live[(run.uid, opening.attempt_id)] = live
         live.local_ranks[opening.world_rank] = opening.dp_rank
         live.pacing.update(Progress(attempt=opening.key, sealed_step=run.sealed_step, acked_steps=run.acked_steps))
         return live
-
-    async def _note_open(self, stream_id: str, opening: Opening) -> Run:
-        """Tell the ledger of a stream. One that is left meanwhile, or whose answer is lost, is closed again."""
-        noting = asyncio.ensure_future(
-            self._threads.ledger(
-                self._ledger.open_stream,
-                opening.run,
-                attempt=opening.key,
-                world_rank=opening.world_rank,
-                dp_rank=opening.dp_rank,
-                next_step=opening.next_step,
-                stream_id=stream_id,
-            )
-        )
-        try:
-            return await asyncio.shield(noting)
-        except asyncio.CancelledError:
-            self._spawn(self._undo_open(noting, stream_id))
-            raise
-        except UnavailableError:
-            self._spawn(self._persist(lambda: self._note_close(stream_id)))
-            raise
-
-    async def _undo_open(self, noting: "asyncio.Future[Run]", stream_id: str) -> None:
-        try:
-            await noting
-        except UnavailableError:
-            pass
-        except DataServerError:
-            return
-        await self._persist(lambda: self._note_close(stream_id))
 
     async def _let_go(self, live: LiveAttempt, stream_id: str) -> None:
         """Tell the ledger the last acks, and that the stream is gone; in the background once it does not answer."""
@@ -204,48 +167,10 @@ class Registry:
             except DataServerError as error:
                 log.info("run %s attempt %d: last acks: %s", live.run_name, live.attempt.number, error.message)
             if self._draining is None:
-                await self._note_close(stream_id)
+                await self._leases.close(stream_id)
 
         try:
             await tell()
         except UnavailableError as error:
             log.warning("telling the ledger that a stream is gone is tried again: %s", error.message)
-            self._spawn(self._persist(tell))
-
-    async def _note_close(self, stream_id: str) -> None:
-        try:
-            await self._threads.ledger(self._ledger.close_stream, stream_id)
-        except UnavailableError:
-            raise
-        except DataServerError as error:
-            log.warning("closing a stream in the ledger failed, its lease will lapse: %s", error.message)
-
-    async def _persist(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Make a call that the ledger must hear of, until it does or the stream's lease has lapsed by itself."""
-        until = time.monotonic() + self._config.lease_s
-        while True:
-            try:
-                await call()
-            except UnavailableError as error:
-                if time.monotonic() > until:
-                    log.warning("the ledger was not told that a stream is gone; its lease lapsed: %s", error.message)
-                    return
-                await asyncio.sleep(RELEASE_PAUSE_S)
-            else:
-                return
-
-    async def _renew_leases(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.lease_s / RENEWALS_PER_LEASE)
-            held = tuple(self._stream_ids.values())
-            if not held:
-                continue
-            try:
-                await self._threads.ledger(self._ledger.renew_leases, held)
-            except Exception:
-                log.exception("renewing the leases of %d streams failed; it is tried again", len(held))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+            self._leases.spawn(self._leases.persist(tell))

@@ -2,7 +2,7 @@
 
     receive  open ─┬─ credit ──> credits        half-close ──> end
                    └─ ack ─────> supply
-    send     opened, then per step: supply ─> step_begun, micro_batch …; then end_of_run
+    send     opened, then per step: supply ─> step_begun, micro_batch …; perhaps offers; then end_of_run
 
 What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Within a step a few micro-batches
 are encoded ahead of the credits. After the end of the run the server goes on reading until the client half-closes, so
@@ -18,7 +18,7 @@ from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.hosting.call import EOF, Call
 from dataserver.planning.plan import EndOfRun, Plan
-from dataserver.streaming.answers import encode_end_of_run, encode_step_begun
+from dataserver.streaming.answers import encode_end_of_run, encode_offer, encode_shutdown_hold, encode_step_begun
 from dataserver.streaming.attempt_supply import AttemptSupply
 from dataserver.streaming.credits import Credits
 from dataserver.streaming.held_out import HeldOuts
@@ -27,6 +27,7 @@ from dataserver.streaming.opening import EvalOpening, Opening, parse_opening
 from dataserver.streaming.registry import Registry
 from dataserver.streaming.supply import ReadyStep, Supply
 from dataserver.streaming.waits import Waits
+from dataserver.weight_sync import Offer, ShutdownHold
 
 log = logging.getLogger(__name__)
 
@@ -144,21 +145,26 @@ class StreamSession:
             if kind == "credit":
                 self._credits.grant(request.credit.micro_batches)
             elif kind == "ack":
-                supply.acknowledge(request.ack.step)
+                supply.acknowledge(request.ack.step, request.ack.offer)
             else:
                 raise InvalidRequestError(f"message {kind or 'empty'} in an open stream: send `ack` or `credit`")
 
     # -- sending ------------------------------------------------------------------------------
 
     async def _send(self, supply: Supply) -> None:
-        await self._write(supply.opened(), supply)
+        await self._write(await supply.opened(), supply)
         while True:
-            step = await supply.next(lambda: self._wait_for_credit(supply))
-            if isinstance(step.plan, EndOfRun):
-                await self._write(encode_end_of_run(step.plan), supply)
+            ready = await supply.next(lambda: self._wait_for_credit(supply))
+            if isinstance(ready, Offer):
+                await self._write(encode_offer(ready), supply)
+            elif isinstance(ready, ShutdownHold):
+                await self._write(encode_shutdown_hold(ready), supply)
+            elif isinstance(ready.plan, EndOfRun):
+                await self._write(encode_end_of_run(ready.plan), supply)
                 return
-            await self._write(encode_step_begun(step.plan, sync_weights=step.sync_weights), supply)
-            await self._send_micro_batches(supply, step, step.plan)
+            else:
+                await self._write(encode_step_begun(ready.plan, ready.stamp), supply)
+                await self._send_micro_batches(supply, ready, ready.plan)
 
     async def _send_micro_batches(self, supply: Supply, step: ReadyStep, plan: Plan) -> None:
         ahead: deque[asyncio.Task[bytes]] = deque()
@@ -189,7 +195,7 @@ class StreamSession:
             dp_rank=supply.dp_rank,
             alignment=supply.batch.alignment,
             pad_to=supply.batch.pad_to,
-            sync_weights=step.sync_weights,
+            sync_weights=step.stamp.sync_weights,
         )
 
     async def _wait_for_credit(self, supply: Supply) -> None:

@@ -1,6 +1,6 @@
 """Where a stream's steps come from: an attempt of a run, or a held-out store.
 
-A session sends what its supply has ready, as far as credits go; it knows nothing of seals and acks.
+A session sends what its supply has ready, as far as credits go; it knows nothing of seals, acks and syncs.
 """
 
 import asyncio
@@ -12,6 +12,15 @@ from dataserver.errors import DataServerError
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.streaming.fetches import Fetches
+from dataserver.weight_sync import Offer, OrchestratorAddress, ShutdownHold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Whether the weights move after a step, and whom to hand them over by; None where nobody was there."""
+
+    sync_weights: bool
+    orchestrator: OrchestratorAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +28,11 @@ class ReadyStep:
     """A step that may be sent, or the end that follows the last one."""
 
     plan: Plan | EndOfRun
-    sync_weights: bool
+    stamp: Stamp
+
+
+# Behind the last step, on a stream that takes them: offers, and why the next one, or the end, is still to come.
+Ready = ReadyStep | Offer | ShutdownHold
 
 
 class Supply(Protocol):
@@ -53,17 +66,20 @@ class Supply(Protocol):
     def over(self) -> "asyncio.Future[DataServerError]":
         """What ends the stream from outside; done when it does."""
 
-    def opened(self) -> bytes:
+    async def opened(self) -> bytes:
         """The first message of the stream."""
 
-    async def next(self, credit: Callable[[], Awaitable[None]]) -> ReadyStep:
-        """The step that follows; `credit` waits until the client can take a micro-batch of it."""
+    async def next(self, credit: Callable[[], Awaitable[None]]) -> Ready:
+        """What follows; `credit` waits until the client can take a micro-batch of a step."""
 
     def nearly_sent(self) -> None:
         """Hear that the last micro-batches of the step are on their way, and the next may be made ready."""
 
-    def acknowledge(self, step: int) -> None:
-        """Note that the client consumed `step`. Raises `InvalidRequestError` where that cannot be."""
+    def acknowledge(self, step: int, offer: int) -> None:
+        """Note that the client consumed `step`, and is done with `offer`.
+
+        Raises `InvalidRequestError` where that cannot be.
+        """
 
     async def release(self) -> None:
         """Let go of what the stream held."""

@@ -57,6 +57,34 @@ class Waits:
             waiting.dec()
             self._metrics.wait_seconds.labels(cause).inc(time.monotonic() - begun)
 
+    async def for_a_while(
+        self,
+        ready: "asyncio.Future[Any]",
+        *,
+        for_s: float,
+        since: float,
+        who: str,
+        cause: str,
+        describe: Callable[[], str],
+    ) -> bool:
+        """Wait for `ready` for `for_s` seconds at most, and say whether it is there; as `until` besides.
+
+        `since`: when the whole wait began, of which this is a part, by the monotonic clock.
+        """
+        if ready.done():
+            return True
+        begun = time.monotonic()
+        waiting = self._metrics.waiting.labels(cause)
+        waiting.inc()
+        try:
+            await asyncio.wait((ready,), timeout=for_s)
+            if not ready.done():
+                self._log(who, cause, time.monotonic() - since, describe)
+            return ready.done()
+        finally:
+            waiting.dec()
+            self._metrics.wait_seconds.labels(cause).inc(time.monotonic() - begun)
+
     def _log(self, who: str, cause: str, waited_s: float, describe: Callable[[], str]) -> None:
         now = time.monotonic()
         last = self._logged.get((who, cause))

@@ -28,37 +28,37 @@ from dataserver.v1 import weight_sync_pb2 as dataserver_dot_v1_dot_weight__sync_
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!dataserver/v1/batch_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1f\x64\x61taserver/v1/weight_sync.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n\x19StreamMicroBatchesRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.dataserver.v1.OpenH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.dataserver.v1.AckH\x00\x12\'\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.CreditH\x00\x42\t\n\x07message\"\xa4\x02\n\x04Open\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x12\n\nworld_rank\x18\x03 \x01(\x05\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\x05\x12\x11\n\tnext_step\x18\x05 \x01(\x03\x12\x0f\n\x07\x63redits\x18\x06 \x01(\x05\x12\x12\n\nattempt_id\x18\x07 \x01(\t\x12\'\n\x07purpose\x18\x08 \x01(\x0e\x32\x16.dataserver.v1.Purpose\x12%\n\x04\x65val\x18\t \x01(\x0b\x32\x17.dataserver.v1.EvalSpec\x12\x15\n\rdp_world_size\x18\n \x01(\x05\x12$\n\x05\x62\x65gin\x18\x0b \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x14\n\x0ctakes_offers\x18\x0c \x01(\x08\"\"\n\x03\x41\x63k\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05offer\x18\x02 \x01(\x05\"\x1f\n\x06\x43redit\x12\x15\n\rmicro_batches\x18\x01 \x01(\x05\"\xd0\x02\n\x1aStreamMicroBatchesResponse\x12\'\n\x06opened\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.OpenedH\x00\x12.\n\nstep_begun\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.StepBegunH\x00\x12\x30\n\x0bmicro_batch\x18\x03 \x01(\x0b\x32\x19.dataserver.v1.MicroBatchH\x00\x12-\n\nend_of_run\x18\x04 \x01(\x0b\x32\x17.dataserver.v1.EndOfRunH\x00\x12%\n\x05offer\x18\x05 \x01(\x0b\x32\x14.dataserver.v1.OfferH\x00\x12\x34\n\rshutdown_hold\x18\x06 \x01(\x0b\x32\x1b.dataserver.v1.ShutdownHoldH\x00\x12\x10\n\x08\x63hecksum\x18\x0f \x01(\x06\x42\t\n\x07message\"e\n\x06Opened\x12#\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12#\n\x05offer\x18\x03 \x01(\x0b\x32\x14.dataserver.v1.Offer\"\x95\x02\n\tStepBegun\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06rounds\x18\x02 \x01(\x05\x12\"\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bplan_digest\x18\x04 \x01(\t\x12\x14\n\x0csync_weights\x18\x05 \x01(\x08\x12\x0c\n\x04last\x18\x06 \x01(\x08\x12\x14\n\x0ctarget_count\x18\x07 \x01(\x03\x12\x13\n\x0btoken_count\x18\x08 \x01(\x03\x12\x14\n\x0csample_count\x18\t \x01(\x03\x12\x12\n\nweight_sum\x18\n \x01(\x01\x12\x38\n\x0corchestrator\x18\x0b \x01(\x0b\x32\".dataserver.v1.OrchestratorAddress\"\x90\x02\n\nMicroBatch\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x05\x12\x14\n\x0csync_weights\x18\x03 \x01(\x08\x12\x13\n\x0btoken_bytes\x18\x04 \x01(\x05\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\r\x12\x14\n\x0ctarget_count\x18\x07 \x01(\x05\x12\x10\n\x08\x63hecksum\x18\x08 \x01(\x06\x12\x11\n\tloss_mask\x18\t \x01(\x0c\x12\x0f\n\x07padding\x18\n \x01(\x05\x12\x13\n\x0bloss_weight\x18\x0b \x01(\x0c\x12%\n\x06images\x18\x0c \x01(\x0b\x32\x15.dataserver.v1.Images\x12\x0e\n\x06tokens\x18\x0f \x01(\x0c\"q\n\x06Images\x12\x13\n\x0bpixel_bytes\x18\x01 \x01(\x05\x12\x14\n\x0cpatch_values\x18\x02 \x01(\x05\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\r\x12\x16\n\x0eimage_grid_thw\x18\x04 \x01(\x0c\x12\x14\n\x0cpixel_values\x18\x05 \x01(\x0c\"L\n\x0cShutdownHold\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x08\x45ndOfRun\x12\"\n\x03\x65nd\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0e\n\x06reason\x18\x02 \x01(\t*G\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x11\n\rPURPOSE_TRAIN\x10\x01\x12\x10\n\x0cPURPOSE_EVAL\x10\x02\x32}\n\x0c\x42\x61tchService\x12m\n\x12StreamMicroBatches\x12(.dataserver.v1.StreamMicroBatchesRequest\x1a).dataserver.v1.StreamMicroBatchesResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!dataserver/v1/batch_service.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1f\x64\x61taserver/v1/weight_sync.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n\x19StreamMicroBatchesRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.dataserver.v1.OpenH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.dataserver.v1.AckH\x00\x12\'\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.CreditH\x00\x42\t\n\x07message\"\xb9\x02\n\x04Open\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x03\x12\x12\n\nworld_rank\x18\x03 \x01(\x05\x12\x0f\n\x07\x64p_rank\x18\x04 \x01(\x05\x12\x11\n\tnext_step\x18\x05 \x01(\x03\x12\x0f\n\x07\x63redits\x18\x06 \x01(\x05\x12\x12\n\nattempt_id\x18\x07 \x01(\t\x12\'\n\x07purpose\x18\x08 \x01(\x0e\x32\x16.dataserver.v1.Purpose\x12%\n\x04\x65val\x18\t \x01(\x0b\x32\x17.dataserver.v1.EvalSpec\x12\x15\n\rdp_world_size\x18\n \x01(\x05\x12$\n\x05\x62\x65gin\x18\x0b \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x14\n\x0ctakes_offers\x18\x0c \x01(\x08\x12\x13\n\x0b\x61\x63ked_offer\x18\r \x01(\x05\"\"\n\x03\x41\x63k\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05offer\x18\x02 \x01(\x05\"\x1f\n\x06\x43redit\x12\x15\n\rmicro_batches\x18\x01 \x01(\x05\"\xd0\x02\n\x1aStreamMicroBatchesResponse\x12\'\n\x06opened\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.OpenedH\x00\x12.\n\nstep_begun\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.StepBegunH\x00\x12\x30\n\x0bmicro_batch\x18\x03 \x01(\x0b\x32\x19.dataserver.v1.MicroBatchH\x00\x12-\n\nend_of_run\x18\x04 \x01(\x0b\x32\x17.dataserver.v1.EndOfRunH\x00\x12%\n\x05offer\x18\x05 \x01(\x0b\x32\x14.dataserver.v1.OfferH\x00\x12\x34\n\rshutdown_hold\x18\x06 \x01(\x0b\x32\x1b.dataserver.v1.ShutdownHoldH\x00\x12\x10\n\x08\x63hecksum\x18\x0f \x01(\x06\x42\t\n\x07message\"e\n\x06Opened\x12#\n\x04\x62\x61se\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12#\n\x05offer\x18\x03 \x01(\x0b\x32\x14.dataserver.v1.Offer\"\x95\x02\n\tStepBegun\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06rounds\x18\x02 \x01(\x05\x12\"\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bplan_digest\x18\x04 \x01(\t\x12\x14\n\x0csync_weights\x18\x05 \x01(\x08\x12\x0c\n\x04last\x18\x06 \x01(\x08\x12\x14\n\x0ctarget_count\x18\x07 \x01(\x03\x12\x13\n\x0btoken_count\x18\x08 \x01(\x03\x12\x14\n\x0csample_count\x18\t \x01(\x03\x12\x12\n\nweight_sum\x18\n \x01(\x01\x12\x38\n\x0corchestrator\x18\x0b \x01(\x0b\x32\".dataserver.v1.OrchestratorAddress\"\x90\x02\n\nMicroBatch\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05round\x18\x02 \x01(\x05\x12\x14\n\x0csync_weights\x18\x03 \x01(\x08\x12\x13\n\x0btoken_bytes\x18\x04 \x01(\x05\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x0f\n\x07lengths\x18\x06 \x03(\r\x12\x14\n\x0ctarget_count\x18\x07 \x01(\x05\x12\x10\n\x08\x63hecksum\x18\x08 \x01(\x06\x12\x11\n\tloss_mask\x18\t \x01(\x0c\x12\x0f\n\x07padding\x18\n \x01(\x05\x12\x13\n\x0bloss_weight\x18\x0b \x01(\x0c\x12%\n\x06images\x18\x0c \x01(\x0b\x32\x15.dataserver.v1.Images\x12\x0e\n\x06tokens\x18\x0f \x01(\x0c\"q\n\x06Images\x12\x13\n\x0bpixel_bytes\x18\x01 \x01(\x05\x12\x14\n\x0cpatch_values\x18\x02 \x01(\x05\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\r\x12\x16\n\x0eimage_grid_thw\x18\x04 \x01(\x0c\x12\x14\n\x0cpixel_values\x18\x05 \x01(\x0c\"L\n\x0cShutdownHold\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12,\n\x08\x64\x65\x61\x64line\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x08\x45ndOfRun\x12\"\n\x03\x65nd\x18\x01 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0e\n\x06reason\x18\x02 \x01(\t*G\n\x07Purpose\x12\x17\n\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x11\n\rPURPOSE_TRAIN\x10\x01\x12\x10\n\x0cPURPOSE_EVAL\x10\x02\x32}\n\x0c\x42\x61tchService\x12m\n\x12StreamMicroBatches\x12(.dataserver.v1.StreamMicroBatchesRequest\x1a).dataserver.v1.StreamMicroBatchesResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.batch_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PURPOSE']._serialized_start=1948
-  _globals['_PURPOSE']._serialized_end=2019
+  _globals['_PURPOSE']._serialized_start=1969
+  _globals['_PURPOSE']._serialized_end=2040
   _globals['_STREAMMICROBATCHESREQUEST']._serialized_start=177
   _globals['_STREAMMICROBATCHESREQUEST']._serialized_end=328
   _globals['_OPEN']._serialized_start=331
-  _globals['_OPEN']._serialized_end=623
-  _globals['_ACK']._serialized_start=625
-  _globals['_ACK']._serialized_end=659
-  _globals['_CREDIT']._serialized_start=661
-  _globals['_CREDIT']._serialized_end=692
-  _globals['_STREAMMICROBATCHESRESPONSE']._serialized_start=695
-  _globals['_STREAMMICROBATCHESRESPONSE']._serialized_end=1031
-  _globals['_OPENED']._serialized_start=1033
-  _globals['_OPENED']._serialized_end=1134
-  _globals['_STEPBEGUN']._serialized_start=1137
-  _globals['_STEPBEGUN']._serialized_end=1414
-  _globals['_MICROBATCH']._serialized_start=1417
-  _globals['_MICROBATCH']._serialized_end=1689
-  _globals['_IMAGES']._serialized_start=1691
-  _globals['_IMAGES']._serialized_end=1804
-  _globals['_SHUTDOWNHOLD']._serialized_start=1806
-  _globals['_SHUTDOWNHOLD']._serialized_end=1882
-  _globals['_ENDOFRUN']._serialized_start=1884
-  _globals['_ENDOFRUN']._serialized_end=1946
-  _globals['_BATCHSERVICE']._serialized_start=2021
-  _globals['_BATCHSERVICE']._serialized_end=2146
+  _globals['_OPEN']._serialized_end=644
+  _globals['_ACK']._serialized_start=646
+  _globals['_ACK']._serialized_end=680
+  _globals['_CREDIT']._serialized_start=682
+  _globals['_CREDIT']._serialized_end=713
+  _globals['_STREAMMICROBATCHESRESPONSE']._serialized_start=716
+  _globals['_STREAMMICROBATCHESRESPONSE']._serialized_end=1052
+  _globals['_OPENED']._serialized_start=1054
+  _globals['_OPENED']._serialized_end=1155
+  _globals['_STEPBEGUN']._serialized_start=1158
+  _globals['_STEPBEGUN']._serialized_end=1435
+  _globals['_MICROBATCH']._serialized_start=1438
+  _globals['_MICROBATCH']._serialized_end=1710
+  _globals['_IMAGES']._serialized_start=1712
+  _globals['_IMAGES']._serialized_end=1825
+  _globals['_SHUTDOWNHOLD']._serialized_start=1827
+  _globals['_SHUTDOWNHOLD']._serialized_end=1903
+  _globals['_ENDOFRUN']._serialized_start=1905
+  _globals['_ENDOFRUN']._serialized_end=1967
+  _globals['_BATCHSERVICE']._serialized_start=2042
+  _globals['_BATCHSERVICE']._serialized_end=2167
 # @@protoc_insertion_point(module_scope)

@@ -33,7 +33,7 @@ class StreamMicroBatchesRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[Open, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id", "purpose", "eval", "dp_world_size", "begin", "takes_offers")
+    __slots__ = ("run", "attempt", "world_rank", "dp_rank", "next_step", "credits", "attempt_id", "purpose", "eval", "dp_world_size", "begin", "takes_offers", "acked_offer")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     WORLD_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class Open(_message.Message):
     DP_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     TAKES_OFFERS_FIELD_NUMBER: _ClassVar[int]
+    ACKED_OFFER_FIELD_NUMBER: _ClassVar[int]
     run: str
     attempt: int
     world_rank: int
@@ -58,7 +59,8 @@ class Open(_message.Message):
     dp_world_size: int
     begin: _cursor_pb2.Cursor
     takes_offers: bool
-    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., eval: _Optional[_Union[_run_spec_pb2.EvalSpec, _Mapping]] = ..., dp_world_size: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., takes_offers: _Optional[bool] = ...) -> None: ...
+    acked_offer: int
+    def __init__(self, run: _Optional[str] = ..., attempt: _Optional[int] = ..., world_rank: _Optional[int] = ..., dp_rank: _Optional[int] = ..., next_step: _Optional[int] = ..., credits: _Optional[int] = ..., attempt_id: _Optional[str] = ..., purpose: _Optional[_Union[Purpose, str]] = ..., eval: _Optional[_Union[_run_spec_pb2.EvalSpec, _Mapping]] = ..., dp_world_size: _Optional[int] = ..., begin: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., takes_offers: _Optional[bool] = ..., acked_offer: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("step", "offer")

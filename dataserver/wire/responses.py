@@ -14,23 +14,27 @@ from google.protobuf.message import DecodeError
 from dataserver.cursor import Cursor
 from dataserver.errors import ChecksumMismatchError, InvalidRequestError
 from dataserver.v1 import batch_service_pb2
+from dataserver.weight_sync import Offer, OrchestratorAddress, ShutdownHold
 from dataserver.wire.messages import cursor_from_proto
 from dataserver.wire.micro_batch import MicroBatch, decode_micro_batch, is_micro_batch
+from dataserver.wire.offers import offer_from_proto, orchestrator_from_proto, shutdown_hold_from_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The server accepted the open; `base` is where the attempt began."""
+    """The server accepted the open; `base` is where the attempt began, `offer` its weights, where offers are taken."""
 
     base: Cursor
     server_id: str
+    offer: Offer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBegun:
     """A step is sealed and `rounds` micro-batches of it follow. `end`: what a checkpoint after it holds.
 
-    `weight_sum`: the weights of its targets, the denominator of the loss.
+    `weight_sum`: the weights of its targets, the denominator of the loss. `orchestrator`: whom to hand the weights
+    over by, with `sync_weights`; None where none was there.
     """
 
     step: int
@@ -43,6 +47,7 @@ class StepBegun:
     token_count: int
     sample_count: int
     weight_sum: float
+    orchestrator: OrchestratorAddress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,8 @@ class RunEnded:
     reason: str
 
 
-Response = Opened | StepBegun | MicroBatch | RunEnded
+Rare = Opened | StepBegun | Offer | ShutdownHold | RunEnded
+Response = Rare | MicroBatch
 
 # Field number << 3 | wire type; 1 is 64 bits.
 _CHECKSUM: Final = bytes([15 << 3 | 1])
@@ -89,12 +95,18 @@ def _checksum_field(content: bytes) -> bytes:
     return _CHECKSUM + xxhash.xxh3_64_intdigest(content).to_bytes(8, "little")
 
 
-def _decode_rare(message: batch_service_pb2.StreamMicroBatchesResponse) -> Opened | StepBegun | RunEnded:
+def _decode_rare(message: batch_service_pb2.StreamMicroBatchesResponse) -> Rare:
     kind = message.WhichOneof("message")
     if kind == "opened":
-        return Opened(base=cursor_from_proto(message.opened.base), server_id=message.opened.server_id)
+        opened = message.opened
+        offer = offer_from_proto(opened.offer) if opened.HasField("offer") else None
+        return Opened(base=cursor_from_proto(opened.base), server_id=opened.server_id, offer=offer)
     if kind == "step_begun":
         return _step_begun(message.step_begun)
+    if kind == "offer":
+        return offer_from_proto(message.offer)
+    if kind == "shutdown_hold":
+        return shutdown_hold_from_proto(message.shutdown_hold)
     if kind == "end_of_run":
         return RunEnded(end=cursor_from_proto(message.end_of_run.end), reason=message.end_of_run.reason)
     raise ChecksumMismatchError(f"the server sent a message of a kind that this client does not know: {kind}")
@@ -112,4 +124,5 @@ def _step_begun(message: batch_service_pb2.StepBegun) -> StepBegun:
         token_count=message.token_count,
         sample_count=message.sample_count,
         weight_sum=message.weight_sum,
+        orchestrator=orchestrator_from_proto(message.orchestrator) if message.HasField("orchestrator") else None,
     )

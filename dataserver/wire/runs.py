@@ -5,8 +5,6 @@ Times are seconds since 1970 by the ledger's clock.
 
 from dataclasses import dataclass
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from dataserver.cursor import Cursor
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
@@ -17,6 +15,7 @@ from dataserver.wire.messages import (
     run_spec_from_proto,
 )
 from dataserver.wire.mixture import MixtureInfo, mixture_from_proto
+from dataserver.wire.times import to_seconds
 from dataserver.wire.totals import FiguresInfo, TotalsInfo, figures_from_proto, totals_from_proto
 
 
@@ -158,7 +157,7 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         spec=run_spec_from_proto(message.spec),
         order_fingerprint=message.order_fingerprint,
         stages=tuple(_stage(stage) for stage in message.stages),
-        create_time=_seconds(message.create_time),
+        create_time=to_seconds(message.create_time),
         attempt=attempt_from_proto(message.attempt) if message.HasField("attempt") else None,
         committed=cursor_from_proto(message.committed),
         sealed_step=message.sealed_step,
@@ -190,15 +189,15 @@ def attempt_from_proto(message: run_pb2.Attempt) -> AttemptInfo:
         dp_world_size=message.dp_world_size,
         batch=batch_spec_from_proto(message.batch),
         holder=message.holder,
-        begin_time=_seconds(message.begin_time),
-        lease_expire_time=_seconds(message.lease_expire_time),
+        begin_time=to_seconds(message.begin_time),
+        lease_expire_time=to_seconds(message.lease_expire_time),
     )
 
 
 def event_from_proto(message: run_service_pb2.RunEvent) -> RunEventInfo:
     """Read an event."""
     return RunEventInfo(
-        time=_seconds(message.time),
+        time=to_seconds(message.time),
         kind=message.kind,
         attempt=message.attempt,
         step=message.step,
@@ -212,7 +211,7 @@ def commit_from_proto(message: cursor_service_pb2.Commit) -> CommitInfo:
         cursor=cursor_from_proto(message.cursor),
         attempt=message.attempt,
         checkpoint_uri=message.checkpoint_uri,
-        time=_seconds(message.time),
+        time=to_seconds(message.time),
     )
 
 
@@ -244,7 +243,3 @@ def step_from_proto(message: cursor_service_pb2.DescribeStepResponse) -> StepDes
         token_count=message.token_count,
         sample_count=message.sample_count,
     )
-
-
-def _seconds(timestamp: Timestamp) -> float:
-    return timestamp.seconds + timestamp.nanos / 1e9

@@ -46,6 +46,18 @@ def refuse_mixed_offers(run: RunRow, ranks: Sequence[RankRow], request: OpenRequ
             )
 
 
+def refuse_skipped_offer(run: RunRow, request: OpenRequest, offered: int) -> None:
+    """Rule 15: a rank goes on with the offer after the last one that it is done with.
+
+    Else it passes over one that the other ranks enter a collective for.
+    """
+    if not 0 <= request.acked_offer <= offered:
+        raise AttemptMismatchError(
+            f"rank {request.world_rank} of run {run.name!r} opens as done with offer {request.acked_offer}, but the "
+            f"last that is sealed is {offered}"
+        )
+
+
 def refuse_wrong_offer_ack(run: RunRow, ranks: Sequence[RankRow], world_rank: int, offer: int, offered: int) -> None:
     """Rule 15: an ack of an offer comes from a rank of the attempt, and for one that is sealed."""
     if not 0 <= world_rank < len(ranks):
