@@ -16,7 +16,7 @@ class Prospect:
     """What a run can still bring.
 
     `head`: the highest version that is sealed. `opening`: it is the base, and its opening offer is still to come.
-    `last_sealed`: the run ends with it. `over`: and nothing offers it any more. `landed`, `pending`: which of the
+    `last_sealed`: the run ends with it. `over`: and nothing is offered any more. `landed`, `pending`: which of the
     versions that matter have landed, or are stamped and not yet reported. `max_steps`: None for no bound.
     """
 
@@ -31,11 +31,9 @@ class Prospect:
     @property
     def earliest(self) -> int | None:
         """The lowest version whose stamp or offer is still to be sealed."""
-        if self.opening:
-            return self.head
-        if self.last_sealed:
-            return None if self.over else self.head
-        return self.head + 1
+        if self.over:
+            return None
+        return self.head if self.opening or self.last_sealed else self.head + 1
 
 
 def answer(run: RunRow, prospect: Prospect, version: int, *, at_or_after: bool) -> SyncAnswer:

@@ -94,6 +94,23 @@ class Reference:
         self.acked[rank] = max(self.acked[rank], step)
         return True
 
+    def request(self, version: int) -> str:
+        """What becomes of a request; "" where it is refused."""
+        sealed = self.seals.get(version)
+        pending = sealed is not None and sealed[0] == self.attempt and sealed[2]
+        if version > self.head:
+            outcome = "" if self.ended else "accepted"
+        elif pending:
+            outcome = "accepted"
+        elif self.ended:
+            outcome = ""
+        else:
+            taken = self.attempt is not None and self.seals.get(self.head, (None,))[0] == self.attempt
+            outcome = "accepted" if version == self.head and not taken else "already_sealed"
+        if outcome == "accepted":
+            self.requests.add(version)
+        return outcome
+
 
 class LedgerMachine(RuleBasedStateMachine):
     """Does everything to both."""
@@ -203,8 +220,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(version=STEPS)
     def request(self, version):
-        self.reference.requests.add(version)
-        self.ledger.request_sync(self.name, version)
+        expected = self.reference.request(version)
+        answer = self.agree(bool(expected), self.ledger.request_sync, self.name, version)
+        assert answer is None or answer.outcome == expected
 
     @invariant()
     def stand_alike(self):
