@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from dataserver.database import Database
 from dataserver.ledger import arguments, offers, reports, runs, sync_arguments, syncs, wishes
-from dataserver.ledger.database import Database
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.steps import AttemptKey, ProposedSeal, Seal
 from dataserver.weight_sync import Hold, Offer, OrchestratorLease, ShutdownHold, SyncAnswer, SyncState, WeightSync

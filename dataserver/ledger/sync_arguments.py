@@ -3,9 +3,9 @@
 import math
 import re
 
-from dataserver.config import split_address
 from dataserver.errors import InvalidRequestError
 from dataserver.ledger.arguments import MAX_NAME_LENGTH, check_label, check_number
+from dataserver.listening import split_address
 from dataserver.weight_sync import WeightSync
 
 # A lease is renewed while it is needed; a longer one would outlive whoever forgot it.
