@@ -22,7 +22,8 @@ LEASE_S = 1.0
 _COLUMNS = {
     table.name: "*"
     if table is not schema.runs
-    else "later_stages, last_attempt, current_attempt, current_attempt_id, committed, sealed_step, ended"
+    else "later_stages, last_attempt, current_attempt, current_attempt_id, committed, sealed_step, ended, "
+    "last_requested, shutdown_deadline"
     for table in schema.metadata.sorted_tables
     if table not in (schema.schema_version, schema.events)
 }

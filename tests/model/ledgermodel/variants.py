@@ -90,9 +90,9 @@ def _numbers_are_reused(patch: pytest.MonkeyPatch) -> None:
     _around(attempts, "_write_attempt", overwrite)(patch)
 
 
-def _opens_rewind(original: Any, connection: Any, run: Any, attempt: Any, request: Any, lease: float) -> None:
+def _opens_rewind(original: Any, connection: Any, run: Any, attempt: Any, request: Any, **times: float) -> None:
     """An open makes its next step the next to be sealed."""
-    original(connection, run, attempt, request, lease)
+    original(connection, run, attempt, request, **times)
     seals_of_run = (schema.seals.c.run_uid == run.uid, schema.seals.c.step >= request.next_step)
     connection.execute(delete(schema.seals).where(*seals_of_run))
     runs.change(connection, run, sealed_step=request.next_step - 1)
@@ -128,7 +128,7 @@ def _flag_is_computed_for_each(
     original: Any, connection: Any, run: Any, attempt: int, proposed: Any, now: float
 ) -> Any:
     seal = original(connection, run, attempt, proposed, now)
-    return replace(seal, sync_weights=seals._sync_weights(connection, run, proposed.step, now))
+    return replace(seal, sync_weights=seals._sync_weights(connection, run, proposed, now))
 
 
 def _acks_commit(original: Any, connection: Any, run: Any, attempt: int, acks: Any) -> Any:
