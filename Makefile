@@ -14,7 +14,7 @@ PARALLEL     ?= -n 2 --dist worksteal
 RUN    := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm postgresql demo test test-all check fix proto proto-baseline docs bench soak pins clean
+.PHONY: help setup vllm postgresql slurm demo test test-all check fix proto proto-baseline docs bench soak pins clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -54,6 +54,18 @@ postgresql:
 	find_pg || echo "setup: PostgreSQL's initdb and pg_ctl are neither on PATH nor under /usr/lib/postgresql, so the ledger's" \
 	  "tests run on SQLite only; for all: apt-get install postgresql, or dnf install postgresql-server"
 
+# One node of Slurm for the batch script's tests, which start it themselves.
+slurm:
+	@find_slurm() { for name in slurmctld slurmd sbatch; do PATH="$$PATH:/usr/sbin" command -v $$name >/dev/null || return 1; done; }; \
+	if find_slurm; then exit 0; fi; \
+	if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
+	  root=; [ "$$(id -u)" = 0 ] || root='sudo -n'; \
+	  echo "setup: installing Slurm for the tests of the batch script"; \
+	  $$root apt-get -qq update && $$root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends slurmctld slurmd slurm-client; \
+	fi; \
+	find_slurm || echo "setup: slurmctld, slurmd and sbatch are not on PATH, so the batch script is not tested;" \
+	  "for all: apt-get install slurmctld slurmd slurm-client"
+
 demo: setup ## run the whole system on this machine, with crashes, and prove exactly-once
 	$(RUN) python docs/examples/demo/demo.py
 
@@ -61,7 +73,7 @@ test: setup postgresql ## run the tests that take seconds each
 	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
 # Real engines run alone: one after another, started once for all tests of a file.
-test-all: setup vllm postgresql ## run the tests that `make test` leaves out
+test-all: setup vllm postgresql slurm ## run the tests that `make test` leaves out
 	$(RUN) python -m pytest $(PARALLEL) -m "(slow or gpu) and not vllm"
 	$(RUN) python -m pytest -m vllm
 

@@ -41,13 +41,14 @@ def installs(lines: str) -> list[str]:
     return re.findall(r"^RUN (python -m pip install .*)$", lines, re.MULTILINE)
 
 
-def test_everything_that_is_copied_exists() -> None:
-    sources = copied(stage("server"))
+@pytest.mark.parametrize("name", ["server", "engine"])
+def test_everything_that_is_copied_exists(name: str) -> None:
+    sources = copied(stage(name))
     assert sources
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
 
 
-@pytest.mark.parametrize("name", ["server", "trainer"])
+@pytest.mark.parametrize("name", ["server", "trainer", "orchestrator"])
 def test_every_image_installs_what_is_pinned(name: str) -> None:
     commands = installs(stage(name))
     assert len(commands) == 1
