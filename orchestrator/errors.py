@@ -1,6 +1,7 @@
 """What can go wrong in an orchestrator itself; what the data server reports is `dataserver.errors`.
 
 OrchestratorError
+├── ScorerError                 an answer cannot be judged: the eval fails
 └── EngineError                 a call of an inference engine failed; names the engine and the call
     ├── EngineUnavailableError  no answer in time, or it failed: the engine's state is unknown
     ├── EngineRefusedError      the engine answered no, and is as it was before
@@ -12,6 +13,10 @@ OrchestratorError
 
 class OrchestratorError(Exception):
     """Base of an orchestrator's own faults; its message says what is wrong, with which value, and what to do."""
+
+
+class ScorerError(OrchestratorError):
+    """A scorer or an environment raised, or said what is no number; the next answer would fare no better."""
 
 
 class EngineError(OrchestratorError):

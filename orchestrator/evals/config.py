@@ -25,7 +25,7 @@ from dataserver.run_spec import MAX_SEED, Spec
 EVAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ENTRY_POINT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-# More answers to one prompt say nothing new, and pass@k is computed in floats.
+# More answers to one prompt say nothing new.
 MOST_SAMPLES = 4096
 
 

@@ -82,7 +82,7 @@ def summed(parts: Iterable[VersionTokens]) -> tuple[VersionTokens, ...]:
 
 
 def version_of(label: str) -> PolicyVersion | None:
-    """The version that an engine's label names; None for one that names none of ours."""
+    """The version that a label, `ATTEMPT.NUMBER`, names; None for any other text."""
     attempt, dot, number = label.partition(".")
     if not (dot and attempt.isdecimal() and number.isdecimal()):
         return None

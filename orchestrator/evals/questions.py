@@ -1,0 +1,43 @@
+"""One answer at a time: what an eval asks of an engine, and how it judges what that says."""
+
+from typing import Protocol
+
+from orchestrator.engines.interface import Completion, Engine, SamplingParams
+from orchestrator.evals.config import EvalConfig
+from orchestrator.results import Answer, VersionTokens
+from orchestrator.results.records import summed, version_of
+
+
+class Questions(Protocol):
+    """What an eval asks, and how it judges."""
+
+    @property
+    def count(self) -> int:
+        """Prompts."""
+
+    @property
+    def binary(self) -> bool:
+        """Whether rewards are 0 and 1 only."""
+
+    async def answer(self, prompt: int, sample: int, engine: Engine) -> Answer:
+        """The `sample`-th answer to the `prompt`-th prompt; raises `EngineError`, `ScorerError`."""
+
+
+def sampling_params(config: EvalConfig, sample: int) -> SamplingParams:
+    """How the `sample`-th answer to any prompt is sampled."""
+    sampling = config.sampling
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        stop=sampling.stop,
+        seed=None if sampling.seed is None else sampling.seed + sample,
+    )
+
+
+def versions_of(said: Completion) -> tuple[VersionTokens, ...]:
+    """Which versions made a completion, the oldest first. What follows a version in a label is its sync."""
+    return summed(
+        VersionTokens(version=version_of((span.label or "").partition("/")[0]), tokens=span.tokens)
+        for span in said.versions
+    )
