@@ -1,6 +1,7 @@
 """The values of a pool: its engines, and who uses or waits for them."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,8 +57,9 @@ class EngineLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waiter:
-    """Somebody who waits for a lease."""
+    """Somebody who waits for a lease. `avoid`: names of engines that come last."""
 
     version: PolicyVersion | None
     pin: bool
+    avoid: Collection[str] = ()
     granted: "asyncio.Future[Member]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())

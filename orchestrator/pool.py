@@ -15,7 +15,7 @@ Nothing here talks to an engine: `keeper` looks how they are, `coordinator` move
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState
@@ -40,8 +40,12 @@ class Pool:
     # For evals
 
     @asynccontextmanager
-    async def lease(self, version: PolicyVersion | None = None, *, pin: bool = False) -> AsyncIterator[EngineLease]:
+    async def lease(
+        self, version: PolicyVersion | None = None, *, pin: bool = False, avoid: Collection[str] = ()
+    ) -> AsyncIterator[EngineLease]:
         """Wait for an engine and use it until the end of the block; the least busy one first.
+
+        Engines whose names are in `avoid` come last: one that just failed is free at once, and would be taken again.
 
         Without `pin` the engine serves the newest version that landed, and later may serve newer ones; with `version`
         the wait lasts until that one, or a newer, has landed. With `pin` it serves exactly `version` until the end.
@@ -49,7 +53,7 @@ class Pool:
         """
         if pin and version is None:
             raise ValueError("a pinned lease names its version")
-        waiter = Waiter(version=version, pin=pin)
+        waiter = Waiter(version=version, pin=pin, avoid=avoid)
         self._waiters.append(waiter)
         self._grant()
         try:
@@ -181,7 +185,7 @@ class Pool:
             fitting = [member for member in self.members if self._fits(member, waiter)]
             if not fitting or waiter.granted.done():
                 continue
-            member = min(fitting, key=lambda member: member.leases)
+            member = min(fitting, key=lambda member: (member.name in waiter.avoid, member.leases))
             member.leases += 1
             member.pins += waiter.pin
             self._waiters.remove(waiter)

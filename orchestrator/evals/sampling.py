@@ -35,11 +35,12 @@ LONGEST_PAUSE_S = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class Todo:
-    """An answer that is still to be made. `tries`: how often that failed."""
+    """An answer that is still to be made. `tries`: how often that failed. `failed_on`: the engine that failed last."""
 
     prompt: int
     sample: int
     tries: int = 0
+    failed_on: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,13 +105,13 @@ class Sampler:
     async def _make(self, todo: Todo) -> bool:
         """Make one answer, or put it back; whether it is done with."""
         try:
-            async with self.pool.lease(self.version, pin=self.config.pin) as lease:
+            async with self.pool.lease(self.version, pin=self.config.pin, avoid=todo.failed_on) as lease:
                 self.answers.append(await self._ask(todo, lease.engine))
         except EngineRefusedError as error:
             self._give_up(str(error), 1)
             return True
         except EngineError as error:
-            self.last_fault = str(error)
+            self.last_fault, todo.failed_on = str(error), (error.engine,)
             todo.tries += not isinstance(error, GenerationAbortedError)
             if todo.tries >= MOST_TRIES:
                 self._give_up(f"failed {todo.tries} times, at last with: {error}", 1)
