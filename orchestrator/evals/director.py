@@ -23,6 +23,7 @@ from orchestrator.evals.outcome import Recorder, lost_result, result_of
 from orchestrator.evals.questions import Questions
 from orchestrator.evals.sampling import Sampler
 from orchestrator.evals.schedule import Agenda, Due, Measurement, Situation, agenda
+from orchestrator.members import MemberState
 from orchestrator.pool import Pool
 from orchestrator.results import EvalResult, ResultsTable
 from orchestrator.wants import Wants
@@ -62,6 +63,7 @@ class EvalDirector:
         self._learned: int | None = None
         self._wants = Wants()
         self._over = False
+        self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._learning: asyncio.Task[None] | None = None
 
@@ -72,6 +74,8 @@ class EvalDirector:
 
     def wants(self, state: SyncState) -> Wants:
         """See `Wishers`. Until it is known how the run was moved, what was wanted before."""
+        if self._closed:
+            return self._wants
         self._state = state
         self.book.attempt = state.attempt
         if self._learned != state.attempt:
@@ -114,13 +118,14 @@ class EvalDirector:
 
     async def close(self) -> None:
         """Stop what runs, without a result; may be repeated."""
+        self._closed = True
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _situation(self, state: SyncState) -> Situation:
-        members = [member for member in self._pool.members if member.state in {"ready", "syncing"}]
+        members = [member for member in self._pool.members if member.state in {MemberState.READY, MemberState.SYNCING}]
         newest = self._pool.newest
         return Situation(
             bases=self.book.bases,
@@ -131,7 +136,7 @@ class EvalDirector:
             max_steps=state.max_steps,
             served=newest if any(member.version == newest for member in members) else None,
             free=any(not member.pins for member in members),
-            moving=any(member.state == "syncing" for member in members),
+            moving=any(member.state is MemberState.SYNCING for member in members),
             running=list(self.book.running),
             finished=list(self.book.finished),
             triggers=list(self.book.triggers),

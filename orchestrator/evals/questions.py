@@ -4,8 +4,9 @@ from typing import Protocol
 
 from orchestrator.engines.interface import Completion, Engine, SamplingParams
 from orchestrator.evals.config import EvalConfig
+from orchestrator.labels import version_of
 from orchestrator.results import Answer, VersionTokens
-from orchestrator.results.records import summed, version_of
+from orchestrator.results.records import summed
 
 
 class Questions(Protocol):
@@ -36,8 +37,5 @@ def sampling_params(config: EvalConfig, sample: int) -> SamplingParams:
 
 
 def versions_of(said: Completion) -> tuple[VersionTokens, ...]:
-    """Which versions made a completion, the oldest first. What follows a version in a label is its sync."""
-    return summed(
-        VersionTokens(version=version_of((span.label or "").partition("/")[0]), tokens=span.tokens)
-        for span in said.versions
-    )
+    """Which versions made a completion, the oldest first."""
+    return summed(VersionTokens(version=version_of(span.label), tokens=span.tokens) for span in said.versions)

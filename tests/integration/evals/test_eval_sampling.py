@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from evallab.engines import ScriptedEngine, gone
-from evallab.run import eval_config, version, write_prompts
+from evallab.run import eval_config, give, version, write_prompts
 
 from orchestrator.errors import EngineRefusedError, GenerationAbortedError, ScorerError
 from orchestrator.evals import sampling
 from orchestrator.evals.loading import load_questions
 from orchestrator.evals.sampling import MOST_TRIES, Sampler
+from orchestrator.labels import label_of
 from orchestrator.pool import Pool
 
 
@@ -27,10 +28,9 @@ def prompts(tmp_path: Path) -> Path:
 
 def a_pool(engines: list[ScriptedEngine], number: int = 5) -> Pool:
     pool = Pool(engines)  # type: ignore[arg-type]
-    for engine, member in zip(engines, pool.members, strict=True):
-        pool.see(member, None, workers=1)
-        engine.label = str(version(number))
-        pool.land([member], version(number))
+    for index, engine in enumerate(engines):
+        pool.see(pool.members[index], None, workers=1)
+        give(pool, engine, index, version(number))
     return pool
 
 
@@ -132,8 +132,7 @@ async def test_a_live_eval_goes_on_while_weights_change_and_each_answer_names_it
     engine.gate.clear()
     running = asyncio.create_task(made.run())
     await engine.busy(6)
-    engine.label = str(version(6))
-    pool.land([pool.members[0]], version(6))
+    give(pool, engine, 0, version(6))
     engine.gate.set()
     await running
     parts = [[(str(part.version), part.tokens) for part in answer.version_tokens] for answer in made.answers]
@@ -150,10 +149,9 @@ async def test_a_pinned_eval_keeps_an_engine_to_the_last_answer_and_leaves_the_o
     await asyncio.wait([asyncio.create_task(engine.busy(1)) for engine in engines], return_when="FIRST_COMPLETED")
     pinned = [member for member in pool.members if member.pins]
     assert pinned
-    for member in pool.members:
+    for index, member in enumerate(pool.members):
         if not member.pins:
-            engines[pool.members.index(member)].label = str(version(6))
-            pool.land([member], version(6))
+            give(pool, engines[index], index, version(6))
     for engine in engines:
         engine.gate.set()
     await running
@@ -164,7 +162,7 @@ async def test_a_pinned_eval_keeps_an_engine_to_the_last_answer_and_leaves_the_o
 async def test_an_answer_of_another_version_never_counts_for_a_pinned_eval(prompts):
     engines = [ScriptedEngine("liar"), ScriptedEngine("well")]
     pool = a_pool(engines)
-    engines[0].label = "1.9"
+    engines[0].label = label_of(version(9), "9" * 32)
     made = sampler(eval_config(prompts, pin=True), pool)
     await made.run()
     assert {answer.engine for answer in made.answers} == {"well"}

@@ -13,11 +13,12 @@ from orchestrator.evals.config import EvalConfig
 from orchestrator.evals.director import EvalDirector
 from orchestrator.evals.history import RunHistory
 from orchestrator.evals.loading import load_questions
+from orchestrator.labels import label_of
 from orchestrator.pool import Pool
 from orchestrator.results import ResultsTable, open_results
 from orchestrator.wants import Wants
 
-LIMIT_S = 20.0
+LIMIT_S = 10.0
 
 
 def version(number: int, attempt: int = 1) -> PolicyVersion:
@@ -33,6 +34,13 @@ def write_prompts(path: Path, count: int) -> Path:
     words = [f"word-{number}" for number in range(count)]
     path.write_text("".join(f'{{"prompt": "{word}", "reference": "{word[::-1]}"}}\n' for word in words))
     return path
+
+
+def give(pool: Pool, engine: ScriptedEngine, number: int, landed: PolicyVersion) -> None:
+    """A sync brings `landed` to the engine, which is the pool's `number`-th."""
+    sync_id = f"{landed.attempt:016x}{landed.number:016x}"
+    engine.label = label_of(landed, sync_id)
+    pool.land(pool.members[number], landed, sync_id)
 
 
 @dataclass(kw_only=True)
@@ -68,6 +76,7 @@ class Run:
     _turned: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
+        self.pool.note(self.state)
         self.director = self.new_director()
 
     def new_director(self) -> EvalDirector:
@@ -103,8 +112,7 @@ class Run:
         """`landed` arrives on engines that nobody pinned, or on those named."""
         free = [number for number, member in enumerate(self.pool.members) if not member.pins]
         for number in engines or free:
-            self.engines[number].label = str(landed)
-            self.pool.land([self.pool.members[number]], landed)
+            give(self.pool, self.engines[number], number, landed)
         self.note(landed=landed)
 
     def step(self, number: int, **fields: object) -> None:
