@@ -11,9 +11,10 @@
                 save_checkpoint(step.end)
                 client.commit_cursor("chat", attempt, step.end, "file:///checkpoints/chat")
 
-`client`: all calls. `stream`, `step`, `eval_stream`: what the training loop holds. Behind them `receiver` (the
-thread that decodes), `sequence` (in order, across reconnects), `uplink` (acks and credits),
-`failover` (which server next, how long to wait), `connection` (TLS, token, channels).
+`client`: all calls, out of `run_calls`, `cursor_calls`, `store_calls`, `sync_calls`. `stream`, `step`, `eval_stream`:
+what the training loop holds. Behind them `receiver` (the thread that decodes), `sequence` (in order, across
+reconnects), `uplink` (acks and credits), `failover` (which server next, how long to wait), `connection` (TLS, token,
+channels).
 """
 
 from dataserver.client.client import DEFAULT_CREDITS, DataClient

@@ -12,6 +12,7 @@ from dataserver.client.run_calls import RunCalls
 from dataserver.client.store_calls import StoreCalls
 from dataserver.client.stream import StepStream
 from dataserver.client.streams import Streams
+from dataserver.client.sync_calls import SyncCalls
 from dataserver.eval_spec import EvalSpec
 from dataserver.wire import runs
 
@@ -19,7 +20,7 @@ DEFAULT_CREDITS: Final = 8
 """Micro-batches in flight: one in use and some in store, of which two already hide the network."""
 
 
-class DataClient(RunCalls, CursorCalls, StoreCalls):
+class DataClient(RunCalls, CursorCalls, StoreCalls, SyncCalls):
     """A client of one or several equal data servers.
 
     `endpoints`: `host:port[,host:port…]`. `token`: bearer token. `ca`: PEM file with the CA of

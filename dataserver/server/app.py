@@ -31,6 +31,7 @@ from dataserver.services.batch_service import BatchService
 from dataserver.services.cursor_service import CursorService
 from dataserver.services.run_service import RunService
 from dataserver.services.store_service import StoreService
+from dataserver.services.weight_sync_service import WeightSyncService
 from dataserver.stores import Store
 from dataserver.streaming.catalog import ReportStoreBytes, StoreCatalog, open_catalog, whole_figures
 from dataserver.streaming.contexts import RunContexts
@@ -42,6 +43,7 @@ from dataserver.streaming.waits import Waits
 from dataserver.v1.cursor_service_pb2_grpc import add_CursorServiceServicer_to_server
 from dataserver.v1.run_service_pb2_grpc import add_RunServiceServicer_to_server
 from dataserver.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
+from dataserver.v1.weight_sync_service_pb2_grpc import add_WeightSyncServiceServicer_to_server
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ SERVICES = (
     "dataserver.v1.CursorService",
     "dataserver.v1.RunService",
     "dataserver.v1.StoreService",
+    "dataserver.v1.WeightSyncService",
 )
 
 # Health watches never end by themselves; they get this long to see NOT_SERVING.
@@ -169,6 +172,9 @@ class DataServer:
         )
         add_StoreServiceServicer_to_server(  # type: ignore[no-untyped-call]
             StoreService(catalog=catalog, threads=threads, max_message_bytes=config.max_message_bytes), server
+        )
+        add_WeightSyncServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            WeightSyncService(ledger=ledger, threads=threads, registry=streams, metrics=metrics), server
         )
         self._health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

@@ -222,10 +222,12 @@ class LiveAttempt:
     async def _conclude(self, step: int, after: int) -> Offer | Seal | ShutdownHold:
         """Ask the ledger what follows the last step, which `step` would follow."""
         hold_s = self._config.shutdown_hold_s
-        answer = await self._with_plan(
+        _, answer = await self._with_plan(
             step,
             lambda proposed: self._threads.ledger(
                 self._ledger.conclude, self.run_uid, self.attempt.key, proposed, after=after, hold_s=hold_s
             ),
         )
-        return answer[1]
+        if isinstance(answer, Offer):
+            self._metrics.sync_stamps.labels(self.run_name).inc()
+        return answer

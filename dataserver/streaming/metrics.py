@@ -19,6 +19,7 @@ class Metrics:
         self._streams(registry)
         self._work(registry)
         self._runs(registry)
+        self._syncs(registry)
         self._stores(registry)
 
     def _streams(self, registry: CollectorRegistry) -> None:
@@ -81,6 +82,26 @@ class Metrics:
             multiprocess_mode="max",
         )
 
+    def _syncs(self, registry: CollectorRegistry) -> None:
+        self.sync_requests = Counter(
+            "dataserver_sync_requests",
+            "Requests for a version's weights, by run and answer: accepted, landed, already_sealed.",
+            ["run", "outcome"],
+            registry=registry,
+        )
+        self.sync_reports = Counter(
+            "dataserver_sync_reports",
+            "Reports of syncs, by run and outcome: landed, failed, skipped. Trainer and orchestrator both report.",
+            ["run", "outcome"],
+            registry=registry,
+        )
+        self.sync_stamps = Counter(
+            "dataserver_sync_stamps",
+            "Steps and offers sealed here, or read back, that ask for a sync, by run.",
+            ["run"],
+            registry=registry,
+        )
+
     def _stores(self, registry: CollectorRegistry) -> None:
         self.store_rows = Gauge(
             "dataserver_store_rows", "Rows of a store.", ["store"], registry=registry, multiprocess_mode="max"
@@ -101,6 +122,8 @@ class Metrics:
         if seal.totals is None:
             return
         self.steps_sealed.inc()
+        if seal.sync_weights:
+            self.sync_stamps.labels(run).inc()
         self.sealed_step.labels(run).set(seal.step)
         for figure, value in asdict(seal.totals.last).items():
             self.packing.labels(run, figure).set(value)
@@ -112,3 +135,5 @@ class Metrics:
         with warnings.catch_warnings(action="ignore"):
             for gauge in (self.packing, self.run_tokens, self.sealed_step, self.consumed_step):
                 gauge.remove_by_labels({"run": run})
+            for counter in (self.sync_requests, self.sync_reports, self.sync_stamps):
+                counter.remove_by_labels({"run": run})

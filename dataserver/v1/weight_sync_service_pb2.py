@@ -27,47 +27,47 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'dataserver/v1/weight_sync_service.proto\x12\rdataserver.v1\x1a\x1f\x64\x61taserver/v1/weight_sync.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"i\n\x18RequestWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x03H\x00\x12\x0e\n\x04last\x18\x03 \x01(\x08H\x00\x12\x13\n\x0b\x61t_or_after\x18\x04 \x01(\x08\x42\x08\n\x06wanted\"\\\n\x19RequestWeightSyncResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.dataserver.v1.RequestOutcome\x12\x0f\n\x07version\x18\x02 \x01(\x03\"]\n\x15HoldWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07hold_id\x18\x02 \x01(\t\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x16HoldWeightSyncResponse\x12/\n\x0b\x65xpire_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"8\n\x18ReleaseWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07hold_id\x18\x02 \x01(\t\"\x1b\n\x19ReleaseWeightSyncResponse\"O\n\x17ReportWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\'\n\x04sync\x18\x02 \x01(\x0b\x32\x19.dataserver.v1.WeightSync\"\x1a\n\x18ReportWeightSyncResponse\"(\n\x19GetWeightSyncStateRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"K\n\x1aGetWeightSyncStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.dataserver.v1.WeightSyncState\"*\n\x1bWatchWeightSyncStateRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"M\n\x1cWatchWeightSyncStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.dataserver.v1.WeightSyncState\"p\n\x18LeaseOrchestratorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\x19LeaseOrchestratorResponse\x12/\n\x05lease\x18\x01 \x01(\x0b\x32 .dataserver.v1.OrchestratorLease\"9\n\x1aReleaseOrchestratorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06holder\x18\x02 \x01(\t\"\x1d\n\x1bReleaseOrchestratorResponse*\x8f\x01\n\x0eRequestOutcome\x12\x1f\n\x1bREQUEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18REQUEST_OUTCOME_ACCEPTED\x10\x01\x12\x1a\n\x16REQUEST_OUTCOME_LANDED\x10\x02\x12\"\n\x1eREQUEST_OUTCOME_ALREADY_SEALED\x10\x03\x32\xdb\x06\n\x11WeightSyncService\x12\x66\n\x11RequestWeightSync\x12\'.dataserver.v1.RequestWeightSyncRequest\x1a(.dataserver.v1.RequestWeightSyncResponse\x12]\n\x0eHoldWeightSync\x12$.dataserver.v1.HoldWeightSyncRequest\x1a%.dataserver.v1.HoldWeightSyncResponse\x12\x66\n\x11ReleaseWeightSync\x12\'.dataserver.v1.ReleaseWeightSyncRequest\x1a(.dataserver.v1.ReleaseWeightSyncResponse\x12\x63\n\x10ReportWeightSync\x12&.dataserver.v1.ReportWeightSyncRequest\x1a\'.dataserver.v1.ReportWeightSyncResponse\x12i\n\x12GetWeightSyncState\x12(.dataserver.v1.GetWeightSyncStateRequest\x1a).dataserver.v1.GetWeightSyncStateResponse\x12q\n\x14WatchWeightSyncState\x12*.dataserver.v1.WatchWeightSyncStateRequest\x1a+.dataserver.v1.WatchWeightSyncStateResponse0\x01\x12\x66\n\x11LeaseOrchestrator\x12\'.dataserver.v1.LeaseOrchestratorRequest\x1a(.dataserver.v1.LeaseOrchestratorResponse\x12l\n\x13ReleaseOrchestrator\x12).dataserver.v1.ReleaseOrchestratorRequest\x1a*.dataserver.v1.ReleaseOrchestratorResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'dataserver/v1/weight_sync_service.proto\x12\rdataserver.v1\x1a\x1f\x64\x61taserver/v1/weight_sync.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"i\n\x18RequestWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x11\n\x07version\x18\x02 \x01(\x03H\x00\x12\x0e\n\x04last\x18\x03 \x01(\x08H\x00\x12\x13\n\x0b\x61t_or_after\x18\x04 \x01(\x08\x42\x08\n\x06wanted\"m\n\x19RequestWeightSyncResponse\x12.\n\x07outcome\x18\x01 \x01(\x0e\x32\x1d.dataserver.v1.RequestOutcome\x12\x14\n\x07version\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"]\n\x15HoldWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07hold_id\x18\x02 \x01(\t\x12&\n\x03ttl\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x16HoldWeightSyncResponse\x12/\n\x0b\x65xpire_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"8\n\x18ReleaseWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0f\n\x07hold_id\x18\x02 \x01(\t\"\x1b\n\x19ReleaseWeightSyncResponse\"O\n\x17ReportWeightSyncRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\'\n\x04sync\x18\x02 \x01(\x0b\x32\x19.dataserver.v1.WeightSync\"C\n\x18ReportWeightSyncResponse\x12\'\n\x04sync\x18\x01 \x01(\x0b\x32\x19.dataserver.v1.WeightSync\"(\n\x19GetWeightSyncStateRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"K\n\x1aGetWeightSyncStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.dataserver.v1.WeightSyncState\"*\n\x1bWatchWeightSyncStateRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"M\n\x1cWatchWeightSyncStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.dataserver.v1.WeightSyncState\"p\n\x18LeaseOrchestratorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"L\n\x19LeaseOrchestratorResponse\x12/\n\x05lease\x18\x01 \x01(\x0b\x32 .dataserver.v1.OrchestratorLease\"9\n\x1aReleaseOrchestratorRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06holder\x18\x02 \x01(\t\"\x1d\n\x1bReleaseOrchestratorResponse*\x8f\x01\n\x0eRequestOutcome\x12\x1f\n\x1bREQUEST_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18REQUEST_OUTCOME_ACCEPTED\x10\x01\x12\x1a\n\x16REQUEST_OUTCOME_LANDED\x10\x02\x12\"\n\x1eREQUEST_OUTCOME_ALREADY_SEALED\x10\x03\x32\xdb\x06\n\x11WeightSyncService\x12\x66\n\x11RequestWeightSync\x12\'.dataserver.v1.RequestWeightSyncRequest\x1a(.dataserver.v1.RequestWeightSyncResponse\x12]\n\x0eHoldWeightSync\x12$.dataserver.v1.HoldWeightSyncRequest\x1a%.dataserver.v1.HoldWeightSyncResponse\x12\x66\n\x11ReleaseWeightSync\x12\'.dataserver.v1.ReleaseWeightSyncRequest\x1a(.dataserver.v1.ReleaseWeightSyncResponse\x12\x63\n\x10ReportWeightSync\x12&.dataserver.v1.ReportWeightSyncRequest\x1a\'.dataserver.v1.ReportWeightSyncResponse\x12i\n\x12GetWeightSyncState\x12(.dataserver.v1.GetWeightSyncStateRequest\x1a).dataserver.v1.GetWeightSyncStateResponse\x12q\n\x14WatchWeightSyncState\x12*.dataserver.v1.WatchWeightSyncStateRequest\x1a+.dataserver.v1.WatchWeightSyncStateResponse0\x01\x12\x66\n\x11LeaseOrchestrator\x12\'.dataserver.v1.LeaseOrchestratorRequest\x1a(.dataserver.v1.LeaseOrchestratorResponse\x12l\n\x13ReleaseOrchestrator\x12).dataserver.v1.ReleaseOrchestratorRequest\x1a*.dataserver.v1.ReleaseOrchestratorResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.weight_sync_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REQUESTOUTCOME']._serialized_start=1248
-  _globals['_REQUESTOUTCOME']._serialized_end=1391
+  _globals['_REQUESTOUTCOME']._serialized_start=1306
+  _globals['_REQUESTOUTCOME']._serialized_end=1449
   _globals['_REQUESTWEIGHTSYNCREQUEST']._serialized_start=156
   _globals['_REQUESTWEIGHTSYNCREQUEST']._serialized_end=261
   _globals['_REQUESTWEIGHTSYNCRESPONSE']._serialized_start=263
-  _globals['_REQUESTWEIGHTSYNCRESPONSE']._serialized_end=355
-  _globals['_HOLDWEIGHTSYNCREQUEST']._serialized_start=357
-  _globals['_HOLDWEIGHTSYNCREQUEST']._serialized_end=450
-  _globals['_HOLDWEIGHTSYNCRESPONSE']._serialized_start=452
-  _globals['_HOLDWEIGHTSYNCRESPONSE']._serialized_end=525
-  _globals['_RELEASEWEIGHTSYNCREQUEST']._serialized_start=527
-  _globals['_RELEASEWEIGHTSYNCREQUEST']._serialized_end=583
-  _globals['_RELEASEWEIGHTSYNCRESPONSE']._serialized_start=585
-  _globals['_RELEASEWEIGHTSYNCRESPONSE']._serialized_end=612
-  _globals['_REPORTWEIGHTSYNCREQUEST']._serialized_start=614
-  _globals['_REPORTWEIGHTSYNCREQUEST']._serialized_end=693
-  _globals['_REPORTWEIGHTSYNCRESPONSE']._serialized_start=695
-  _globals['_REPORTWEIGHTSYNCRESPONSE']._serialized_end=721
-  _globals['_GETWEIGHTSYNCSTATEREQUEST']._serialized_start=723
-  _globals['_GETWEIGHTSYNCSTATEREQUEST']._serialized_end=763
-  _globals['_GETWEIGHTSYNCSTATERESPONSE']._serialized_start=765
-  _globals['_GETWEIGHTSYNCSTATERESPONSE']._serialized_end=840
-  _globals['_WATCHWEIGHTSYNCSTATEREQUEST']._serialized_start=842
-  _globals['_WATCHWEIGHTSYNCSTATEREQUEST']._serialized_end=884
-  _globals['_WATCHWEIGHTSYNCSTATERESPONSE']._serialized_start=886
-  _globals['_WATCHWEIGHTSYNCSTATERESPONSE']._serialized_end=963
-  _globals['_LEASEORCHESTRATORREQUEST']._serialized_start=965
-  _globals['_LEASEORCHESTRATORREQUEST']._serialized_end=1077
-  _globals['_LEASEORCHESTRATORRESPONSE']._serialized_start=1079
-  _globals['_LEASEORCHESTRATORRESPONSE']._serialized_end=1155
-  _globals['_RELEASEORCHESTRATORREQUEST']._serialized_start=1157
-  _globals['_RELEASEORCHESTRATORREQUEST']._serialized_end=1214
-  _globals['_RELEASEORCHESTRATORRESPONSE']._serialized_start=1216
-  _globals['_RELEASEORCHESTRATORRESPONSE']._serialized_end=1245
-  _globals['_WEIGHTSYNCSERVICE']._serialized_start=1394
-  _globals['_WEIGHTSYNCSERVICE']._serialized_end=2253
+  _globals['_REQUESTWEIGHTSYNCRESPONSE']._serialized_end=372
+  _globals['_HOLDWEIGHTSYNCREQUEST']._serialized_start=374
+  _globals['_HOLDWEIGHTSYNCREQUEST']._serialized_end=467
+  _globals['_HOLDWEIGHTSYNCRESPONSE']._serialized_start=469
+  _globals['_HOLDWEIGHTSYNCRESPONSE']._serialized_end=542
+  _globals['_RELEASEWEIGHTSYNCREQUEST']._serialized_start=544
+  _globals['_RELEASEWEIGHTSYNCREQUEST']._serialized_end=600
+  _globals['_RELEASEWEIGHTSYNCRESPONSE']._serialized_start=602
+  _globals['_RELEASEWEIGHTSYNCRESPONSE']._serialized_end=629
+  _globals['_REPORTWEIGHTSYNCREQUEST']._serialized_start=631
+  _globals['_REPORTWEIGHTSYNCREQUEST']._serialized_end=710
+  _globals['_REPORTWEIGHTSYNCRESPONSE']._serialized_start=712
+  _globals['_REPORTWEIGHTSYNCRESPONSE']._serialized_end=779
+  _globals['_GETWEIGHTSYNCSTATEREQUEST']._serialized_start=781
+  _globals['_GETWEIGHTSYNCSTATEREQUEST']._serialized_end=821
+  _globals['_GETWEIGHTSYNCSTATERESPONSE']._serialized_start=823
+  _globals['_GETWEIGHTSYNCSTATERESPONSE']._serialized_end=898
+  _globals['_WATCHWEIGHTSYNCSTATEREQUEST']._serialized_start=900
+  _globals['_WATCHWEIGHTSYNCSTATEREQUEST']._serialized_end=942
+  _globals['_WATCHWEIGHTSYNCSTATERESPONSE']._serialized_start=944
+  _globals['_WATCHWEIGHTSYNCSTATERESPONSE']._serialized_end=1021
+  _globals['_LEASEORCHESTRATORREQUEST']._serialized_start=1023
+  _globals['_LEASEORCHESTRATORREQUEST']._serialized_end=1135
+  _globals['_LEASEORCHESTRATORRESPONSE']._serialized_start=1137
+  _globals['_LEASEORCHESTRATORRESPONSE']._serialized_end=1213
+  _globals['_RELEASEORCHESTRATORREQUEST']._serialized_start=1215
+  _globals['_RELEASEORCHESTRATORREQUEST']._serialized_end=1272
+  _globals['_RELEASEORCHESTRATORRESPONSE']._serialized_start=1274
+  _globals['_RELEASEORCHESTRATORRESPONSE']._serialized_end=1303
+  _globals['_WEIGHTSYNCSERVICE']._serialized_start=1452
+  _globals['_WEIGHTSYNCSERVICE']._serialized_end=2311
 # @@protoc_insertion_point(module_scope)

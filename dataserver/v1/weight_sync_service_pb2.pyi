@@ -79,8 +79,10 @@ class ReportWeightSyncRequest(_message.Message):
     def __init__(self, run: _Optional[str] = ..., sync: _Optional[_Union[_weight_sync_pb2.WeightSync, _Mapping]] = ...) -> None: ...
 
 class ReportWeightSyncResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("sync",)
+    SYNC_FIELD_NUMBER: _ClassVar[int]
+    sync: _weight_sync_pb2.WeightSync
+    def __init__(self, sync: _Optional[_Union[_weight_sync_pb2.WeightSync, _Mapping]] = ...) -> None: ...
 
 class GetWeightSyncStateRequest(_message.Message):
     __slots__ = ("run",)

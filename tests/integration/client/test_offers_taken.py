@@ -49,7 +49,7 @@ class Job:
 
     def report(self, number: int, outcome: SyncOutcome) -> None:
         version = PolicyVersion(attempt=self.attempt.number, number=number)
-        self.ledger.report_sync("run", WeightSync(sync_id=uuid4().hex, version=version, outcome=outcome))
+        self.client.report_sync("run", WeightSync(sync_id=uuid4().hex, version=version, outcome=outcome))
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def job(tmp_path, store):
 
 def test_the_opening_offer_and_the_stamps_name_the_orchestrator_and_are_the_same_for_all_ranks(job):
     with job(ranks=2) as job:
-        job.ledger.lease_orchestrator("run", "o", "host:9", 60.0)
-        job.ledger.request_sync("run", 1)
+        job.client.lease_orchestrator("run", "o", "host:9", 60.0)
+        job.client.request_sync("run", 1)
         first, second = job.opening_offers()
         assert first == second
         assert (first.number, first.sync_weights, first.version) == (0, False, PolicyVersion(attempt=1, number=0))
@@ -83,8 +83,8 @@ def test_the_opening_offer_and_the_stamps_name_the_orchestrator_and_are_the_same
 def test_a_wanted_last_version_is_offered_again_until_it_has_landed(job, monkeypatch):
     monkeypatch.setattr("dataserver.ledger.rules.offers.OFFER_PAUSE_S", 0.0)
     with job(ranks=2) as job:
-        job.ledger.lease_orchestrator("run", "o", "host:9", 60.0)
-        job.ledger.request_sync("run", None)
+        job.client.lease_orchestrator("run", "o", "host:9", 60.0)
+        job.client.request_sync("run", None)
         job.opening_offers()
         assert job.take_all_steps()[-1] == {(True, OrchestratorAddress(epoch=1, address="host:9"))}
         job.report(2, SyncOutcome.SKIPPED)
@@ -105,8 +105,8 @@ def test_a_wanted_last_version_is_offered_again_until_it_has_landed(job, monkeyp
 def test_a_rank_that_meets_a_restarted_server_goes_on_with_the_offer_that_it_has_not_acknowledged(job, monkeypatch):
     monkeypatch.setattr("dataserver.ledger.rules.offers.OFFER_PAUSE_S", 0.0)
     with job() as job:
-        job.ledger.lease_orchestrator("run", "o", "host:9", 60.0)
-        job.ledger.request_sync("run", None)
+        job.client.lease_orchestrator("run", "o", "host:9", 60.0)
+        job.client.request_sync("run", None)
         job.opening_offers()
         stream = job.streams[0]
         job.take_all_steps()
@@ -126,7 +126,7 @@ def test_a_rank_that_meets_a_restarted_server_goes_on_with_the_offer_that_it_has
 
 def test_the_end_is_put_off_no_longer_than_the_shutdown_deadline(job):
     with job(shutdown_hold_s=1.5) as job:
-        job.ledger.request_sync("run", None)
+        job.client.request_sync("run", None)
         job.opening_offers()
         job.take_all_steps()
         assert list(job.streams[0].offers()) == [], "nobody takes the weights, so they are not offered"
@@ -145,8 +145,8 @@ def test_without_a_wish_the_run_ends_as_soon_as_all_ranks_did_the_last_step(job)
 def test_a_hold_that_lives_at_the_end_gets_the_last_version_and_then_lets_the_run_end(job, monkeypatch):
     monkeypatch.setattr("dataserver.ledger.rules.offers.OFFER_PAUSE_S", 0.0)
     with job() as job:
-        job.ledger.lease_orchestrator("run", "o", "host:9", 60.0)
-        job.ledger.hold_sync("run", "eval", 60.0)
+        job.client.lease_orchestrator("run", "o", "host:9", 60.0)
+        job.client.hold_sync("run", "eval", 60.0)
         assert job.opening_offers()[0].sync_weights
         assert [bool(next(iter(flags))[0]) for flags in job.take_all_steps()] == [True, True]
         job.report(2, SyncOutcome.SKIPPED)

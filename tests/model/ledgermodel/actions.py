@@ -143,6 +143,8 @@ def _wishes(play: Play, world: World) -> Iterator[Event]:
     if world.may("request"):
         yield Event("the weights of a step that some rank has got are requested", partial(_request, play, late=True))
         yield Event("the weights of the next step are requested", partial(_request, play, late=False))
+    if world.may("hold"):
+        yield Event("an eval takes a hold", partial(_hold, play))
     if world.may("amend"):
         for first_step in (play.run.sealed_step, play.run.sealed_step + 1, play.run.sealed_step + 2):
             act = partial(_amend, play, first_step=first_step)
@@ -206,6 +208,11 @@ def _request(play: Play, world: World, *, late: bool) -> World | None:
     play.ledger.request_sync(RUN, version)
     promised = world.promised if late else world.promised | {version}
     return replace(world, promised=promised).spend("request")
+
+
+def _hold(play: Play, world: World) -> World:
+    play.ledger.hold_sync(RUN, "eval", LEASE_S)
+    return world.spend("hold")
 
 
 def _amend(play: Play, world: World, first_step: int) -> World:

@@ -8,7 +8,7 @@ class Scenario:
     """Two ranks, and what surrounds them. `mishaps` says how often each of these may happen:
 
     crash (of a job), server_crash, amend (of the run, by another stage), silence (a lease runs out under a live job),
-    request (of weights), loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's
+    request (of weights), hold (of an eval), loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's
     time goes by while servers renew what they hold), early_open, late_open, wrong_dp_rank, wrong_ack,
     wrong_commit (by confused ranks), lost_checkpoints, foreign_checkpoint, restore (of an older ledger).
     """
@@ -39,6 +39,7 @@ CRASH = Scenario(mishaps={"crash": 1, "loss": 1}, delayed=True)
 ACKS = Scenario(acks=True, delayed=True, credits=2, mishaps={"crash": 1})
 PACE = Scenario(acks=True, delayed=True, credits=2, mishaps={"wrong_ack": 2})
 REQUEST = Scenario(mishaps={"request": 1})
+HOLD = Scenario(mishaps={"hold": 1})
 TWO_LAUNCHERS = Scenario(steps=1, holders=2)
 TAKE_OVER = Scenario(steps=1, holders=2, take_over=True)
 RESHAPED = Scenario(dp_world_sizes=(2, 1), mishaps={"crash": 1})

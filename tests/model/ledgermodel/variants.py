@@ -32,6 +32,7 @@ from ledgermodel.scenarios import (
     EARLY,
     GARBLED,
     HASTY,
+    HOLD,
     LOST,
     LOST_CLOSE,
     PACE,
@@ -314,7 +315,7 @@ VARIANTS = (
         rule=6,
         name="each server computes the flag when it serves",
         change=_around(seals, "seal", _flag_is_computed_for_each),
-        scenario=REQUEST,
+        scenario=HOLD,
         fault=rf"{MEET} with \(1, .*False.* and \(1, .*True",
     ),
     Variant(

@@ -2,19 +2,25 @@
 
 from dataclasses import dataclass
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from dataserver.v1 import (
     batch_service_pb2,
     cursor_pb2,
     cursor_service_pb2,
+    policy_version_pb2,
     run_pb2,
     run_service_pb2,
     run_spec_pb2,
     store_service_pb2,
+    weight_sync_pb2,
+    weight_sync_service_pb2,
 )
 
-FILES = (batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2)
+FILES = (batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2, weight_sync_service_pb2)
+
+MINUTE = Duration(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +129,7 @@ def valid_requests(run: str, attempt: run_pb2.Attempt, fingerprint: str) -> dict
         window=cursor_pb2.Window(steps=2, steps_done=1, samples=20, deal=deal),
     )  # fmt: skip
     resume = {"mode": run_service_pb2.BEGIN_MODE_RESUME, "batch": batch_spec(max_steps=3)}
-    return {
+    return sync_requests(run, attempt) | {
         "StreamMicroBatchesRequest": [open_of(run, attempt), ack(1), credit(2)],
         "GetCursorRequest": [cursor_service_pb2.GetCursorRequest(run=run, version=0)],
         "ListCursorsRequest": [cursor_service_pb2.ListCursorsRequest(run=run, page_size=5)],
@@ -155,4 +161,38 @@ def valid_requests(run: str, attempt: run_pb2.Attempt, fingerprint: str) -> dict
         "ListSamplesRequest": [
             store_service_pb2.ListSamplesRequest(store="rows", begin_row=0, end_row=5, max_length=16)
         ],
+    }
+
+
+def report(run: str, attempt: int, **fields: object) -> weight_sync_service_pb2.ReportWeightSyncRequest:
+    """A sync of the start weights that landed."""
+    defaults = {
+        "sync_id": "0123456789abcdef" * 2,
+        "version": policy_version_pb2.PolicyVersion(attempt=attempt, number=0),
+        "outcome": weight_sync_pb2.SYNC_OUTCOME_LANDED,
+        "seconds": 1.5,
+        "stall_seconds": 0.5,
+        "engines": ["a", "b"],
+        "detail": "well",
+    }
+    return weight_sync_service_pb2.ReportWeightSyncRequest(
+        run=run, sync=weight_sync_pb2.WeightSync(**defaults | fields)
+    )
+
+
+def sync_requests(run: str, attempt: run_pb2.Attempt) -> dict[str, list[Message]]:
+    """Those of `WeightSyncService`."""
+    pb = weight_sync_service_pb2
+    return {
+        "RequestWeightSyncRequest": [
+            pb.RequestWeightSyncRequest(run=run, version=3, at_or_after=True),
+            pb.RequestWeightSyncRequest(run=run, last=True),
+        ],
+        "HoldWeightSyncRequest": [pb.HoldWeightSyncRequest(run=run, hold_id="eval", ttl=MINUTE)],
+        "ReleaseWeightSyncRequest": [pb.ReleaseWeightSyncRequest(run=run, hold_id="eval")],
+        "ReportWeightSyncRequest": [report(run, attempt.number)],
+        "GetWeightSyncStateRequest": [pb.GetWeightSyncStateRequest(run=run)],
+        "WatchWeightSyncStateRequest": [pb.WatchWeightSyncStateRequest(run=run)],
+        "LeaseOrchestratorRequest": [pb.LeaseOrchestratorRequest(run=run, holder="one", address="host:7", ttl=MINUTE)],
+        "ReleaseOrchestratorRequest": [pb.ReleaseOrchestratorRequest(run=run, holder="one")],
     }
