@@ -8,9 +8,9 @@ class Scenario:
     """Two ranks, and what surrounds them. `mishaps` says how often each of these may happen:
 
     crash (of a job), server_crash, amend (of the run, by another stage), silence (a lease runs out under a live job),
-    request (of weights), hold (of an eval), loss (of a message), duplicate (of an open or a close), reconnect (of a rank), idle (a lease's
-    time goes by while servers renew what they hold), early_open, late_open, wrong_dp_rank, wrong_ack,
-    wrong_commit (by confused ranks), lost_checkpoints, foreign_checkpoint, restore (of an older ledger).
+    request (of weights), hold (of an eval), loss (of a message), duplicate (of an open or a close), reconnect (of a
+    rank), idle (a lease's time goes by while servers renew what they hold), early_open, late_open, wrong_dp_rank,
+    wrong_ack, wrong_commit (by confused ranks), lost_checkpoints, foreign_checkpoint, restore (of an older ledger).
     """
 
     steps: int = 2
