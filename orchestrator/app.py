@@ -34,18 +34,22 @@ from orchestrator.config import EngineConfig, OrchestratorConfig
 from orchestrator.data_server import DataServer, RunCalls, Watcher
 from orchestrator.engines.interface import Engine
 from orchestrator.engines.vllm_http import VllmEngine, VllmLimits
+from orchestrator.evals.director import EvalDirector
+from orchestrator.evaluation import Evaluation
 from orchestrator.lease import Lease
 from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
-from orchestrator.reign import NoEvals, Reign
+from orchestrator.reign import Evals, NoEvals, Reign
 from orchestrator.reports import Reports
+from orchestrator.services.eval_service import EvalService
 from orchestrator.services.transfer_service import WeightTransferService
+from orchestrator.v1.eval_service_pb2_grpc import add_EvalServiceServicer_to_server
 from orchestrator.v1.weight_transfer_service_pb2_grpc import add_WeightTransferServiceServicer_to_server
 
 log = logging.getLogger(__name__)
 
 PACKAGE = "orchestrator.v1"
-SERVICES = (f"{PACKAGE}.WeightTransferService",)
+SERVICES = (f"{PACKAGE}.WeightTransferService", f"{PACKAGE}.EvalService")
 
 # A prepare names every weight of the model.
 LARGEST_MESSAGE_BYTES = 2**26
@@ -100,7 +104,7 @@ class Orchestrator:
                 lease=self._lease,
                 metrics=self._metrics,
                 report=self._report,
-                evals=lambda _changed: NoEvals(),
+                evals=self._evals,
             )
             try:
                 if await self._reign.run(self.ending, self.config.serve.drain_s):
@@ -149,6 +153,9 @@ class Orchestrator:
         self._pool = Pool(self._engines, changed=self._wake)
         self._watcher = Watcher(calls, config.run.name, self._wake)
         self._closers.append(self._watcher.close)
+        self._evaluation = Evaluation(config, self._data_server, client)
+        self._closers.append(self._evaluation.close)
+        await self._evaluation.open()
         self._watcher.start()
         self._reports = Reports(self._data_server, config.run.name)
         self._reporting = asyncio.create_task(self._reports.run(), name="reports")
@@ -172,6 +179,7 @@ class Orchestrator:
         self._server = server = grpc.aio.server(interceptors=interceptors, options=options)
         transfers = WeightTransferService(lambda: None if self._reign is None else self._reign.coordinator)
         add_WeightTransferServiceServicer_to_server(transfers, server)  # type: ignore[no-untyped-call]
+        add_EvalServiceServicer_to_server(EvalService(self._director), server)  # type: ignore[no-untyped-call]
         await self._add_standard_services(server, SERVICES)
         port = bind(server, serve.listen, credentials)
         await server.start()
@@ -184,6 +192,13 @@ class Orchestrator:
         channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
         standard = (HEALTH_SERVICE, reflection.SERVICE_NAME, "grpc.channelz.v1.Channelz")
         reflection.enable_server_reflection((*services, *standard), server)
+
+    def _evals(self, changed: Callable[[], None]) -> Evals:
+        return self._evaluation.director(self._pool, changed) if self.config.evals else NoEvals()
+
+    def _director(self) -> EvalDirector | None:
+        evals = None if self._reign is None else self._reign.evals
+        return evals if isinstance(evals, EvalDirector) else None
 
     def _wake(self) -> None:
         if self._reign is not None:

@@ -7,6 +7,8 @@
     [pool]       how engines and the run are watched over
     [serve]      where trainers and people reach the orchestrator
     [[evals]]    what is asked of the policy, and when
+    [results]    where results are kept
+    [metrics]    where figures go
 
 The order of samples, the model and the optimizer are the trainer's: none of them stands here.
 """
@@ -21,8 +23,10 @@ from pydantic import AfterValidator, Field, model_validator
 from dataserver.listening import Address, ListeningConfig, OptionalAddress
 from dataserver.run_spec import RunName
 from dataserver.settings import GivenPath
+from dataserver.sinks import MetricsConfig
 from orchestrator.engines.interface import Transport
 from orchestrator.evals.config import EVAL_NAME, EvalConfig, Section, check_evals
+from orchestrator.results.table import DEFAULT_DATABASE
 
 # What a trainer's [run] holds besides the name.
 TRAIN_FIELDS = ("order", "batch", "sources")
@@ -134,6 +138,13 @@ class ServeConfig(ListeningConfig):
         return self
 
 
+class ResultsConfig(Section):
+    """`[results]`: where results of evals are kept."""
+
+    database: str = Field(default=DEFAULT_DATABASE, min_length=1)
+    """`sqlite:///PATH`, on a local disk, or `postgresql://USER@HOST/DATABASE`, the ledger's own perhaps."""
+
+
 class OrchestratorConfig(Section):
     """A whole orchestrator."""
 
@@ -151,6 +162,10 @@ class OrchestratorConfig(Section):
     """Where trainers and people reach the orchestrator."""
     evals: tuple[EvalConfig, ...] = ()
     """What is asked of the policy, and when."""
+    results: ResultsConfig = ResultsConfig()
+    """Where results are kept."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Where figures go."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
-from dataserver.client import RunInfo
+from dataserver.client import RunEventInfo, RunInfo
 from dataserver.errors import DataServerError, InvalidRequestError, RunNotFoundError, UnavailableError, WaitExpiredError
 from dataserver.weight_sync import Hold, OrchestratorLease, SyncAnswer, SyncState, WeightSync
 
@@ -54,6 +54,9 @@ class RunCalls(Protocol):
 
     def get_run(self, run: str) -> RunInfo:
         """The run as it stands."""
+
+    def list_run_events(self, run: str) -> list[RunEventInfo]:
+        """What happened to the run, the oldest first."""
 
 
 class DataServer:

@@ -3,11 +3,12 @@
 import logging
 
 from dataserver.errors import InvalidRequestError
+from dataserver.hosting import pages
 from dataserver.hosting.call import Call
 from dataserver.ledger.interface import Ledger
 from dataserver.ledger.steps import AttemptKey
 from dataserver.planning.check import MAX_DP_WORLD_SIZE
-from dataserver.services import fields, pages
+from dataserver.services import fields
 from dataserver.services.describe import Described, StepDescriber
 from dataserver.services.run_messages import commit_to_proto, figures_to_proto
 from dataserver.streaming.contexts import RunContexts

@@ -5,11 +5,12 @@ import logging
 
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError
+from dataserver.hosting import pages
 from dataserver.hosting.call import Call
 from dataserver.ledger.interface import Ledger, Run
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import MAX_COUNT
-from dataserver.services import fields, pages
+from dataserver.services import fields
 from dataserver.services.mixture import mixture
 from dataserver.services.run_messages import attempt_to_proto, event_to_proto, run_to_proto
 from dataserver.streaming.contexts import RunContexts

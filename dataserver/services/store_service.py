@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError
+from dataserver.hosting import pages
 from dataserver.hosting.call import Call
-from dataserver.services import fields, pages
+from dataserver.services import fields
 from dataserver.stores import Store
 from dataserver.stores.description import describe_store
 from dataserver.streaming.catalog import StoreCatalog

@@ -15,6 +15,9 @@ from dataserver.weight_sync import PolicyVersion
 from orchestrator.results import schema
 from orchestrator.results.records import Answer, EvalResult, EvalState, tokens_from_json, tokens_to_json
 
+# Where results are kept unless a configuration says otherwise.
+DEFAULT_DATABASE = "sqlite:///evals.db"
+
 
 def open_results(url: str) -> "ResultsTable":
     """The results in the database `url`, created where there are none.

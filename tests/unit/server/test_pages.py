@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataserver.errors import InvalidRequestError
-from dataserver.services.pages import page_after, page_after_number, page_token
+from dataserver.hosting.pages import page_after, page_after_number, page_token
 
 
 @given(st.text(max_size=200))
