@@ -181,6 +181,7 @@ class Pool:
 
     def _grant(self) -> None:
         """Give engines to those who wait for what they serve, in the order in which they came."""
+        granted = False
         for waiter in list(self._waiters):
             fitting = [member for member in self.members if self._fits(member, waiter)]
             if not fitting or waiter.granted.done():
@@ -190,7 +191,9 @@ class Pool:
             member.pins += waiter.pin
             self._waiters.remove(waiter)
             waiter.granted.set_result(member)
-        self._changed()
+            granted = True
+        if granted:
+            self._changed()
 
     def _withdraw(self, waiter: Waiter) -> None:
         if waiter in self._waiters:

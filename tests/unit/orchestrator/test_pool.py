@@ -186,3 +186,12 @@ async def test_the_ledger_says_later_that_what_an_engine_serves_has_landed(pool:
     assert pool.stale() == list(pool.members)
     pool.note(state(landed=version(6)))
     assert pool.stale() == [pool.members[1]]
+
+
+async def test_hearing_nothing_new_of_the_run_wakes_nobody() -> None:
+    woken: list[int] = []
+    pool = Pool([Named("one")], changed=lambda: woken.append(1))  # type: ignore[list-item]
+    pool.note(state())
+    woken.clear()
+    pool.note(state())
+    assert woken == []
