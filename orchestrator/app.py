@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Coroutine, Sequence
-from typing import cast
 
 import grpc
 from grpc_channelz.v1 import channelz
@@ -31,7 +30,7 @@ from dataserver.hosting.metrics_endpoint import MetricsEndpoint
 from dataserver.listening import join_address, split_address
 from dataserver.weight_sync import WeightSync
 from orchestrator.config import EngineConfig, OrchestratorConfig
-from orchestrator.data_server import DataServer, RunCalls, Watcher
+from orchestrator.data_server import DataServer, Watcher
 from orchestrator.engines.interface import Engine
 from orchestrator.engines.vllm_http import VllmEngine, VllmLimits
 from orchestrator.evals.director import EvalDirector
@@ -146,12 +145,11 @@ class Orchestrator:
             ca=config.data.ca_file,
             patience_s=config.pool.lease_s,
         )
-        calls = cast("RunCalls", client)
-        self._data_server = DataServer(calls)
+        self._data_server = DataServer(client)
         self._closers += [self._data_server.close, client.close]
         self._engines = tuple(map(engine_of, config.engines))
         self._pool = Pool(self._engines, changed=self._wake)
-        self._watcher = Watcher(calls, config.run.name, self._wake)
+        self._watcher = Watcher(client, config.run.name, self._wake)
         self._closers.append(self._watcher.close)
         self._evaluation = Evaluation(config, self._data_server, client)
         self._closers.append(self._evaluation.close)

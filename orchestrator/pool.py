@@ -82,11 +82,6 @@ class Pool:
             if member.state in {MemberState.READY, MemberState.SYNCING}
         )
 
-    @property
-    def waiting(self) -> bool:
-        """Whether somebody waits for an engine."""
-        return bool(self._waiters)
-
     # For transfers
 
     def present(self) -> list[Member]:
@@ -156,10 +151,15 @@ class Pool:
         self._landed = landed | (self._landed if state.attempt == self._attempt else {})
         self._attempt = state.attempt
         versions = [*self._landed.values(), *([state.landed] if state.landed else [])]
-        self._newest = max(versions, key=lambda version: (version.number, version.attempt), default=None)
-        for member in self.members:
-            member.version = self._landed.get(member.sync_id or "")
-        self._grant()
+        newest = max(versions, key=lambda version: (version.number, version.attempt), default=None)
+        known = [self._landed.get(member.sync_id or "") for member in self.members]
+        # Only what is new is told: whoever is told looks at the ledger's state again.
+        if (newest, known) != (self._newest, [member.version for member in self.members]):
+            self._newest = newest
+            for member, version in zip(self.members, known, strict=True):
+                member.version = version
+            self._changed()
+            self._grant()
 
     def forget(self) -> None:
         """Know nothing of any engine: others may have moved them."""
