@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.sampling.order import Samples
-from dataserver.stores import StoreView
+from dataserver.stores import ServedRows
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.slices import Slices, gathered, grouped, repeated
 
@@ -34,7 +34,7 @@ class SourceTable:
 
     def __init__(
         self,
-        views: Sequence[StoreView],
+        views: Sequence[ServedRows],
         token_bytes: int,
         *,
         weighted: Sequence[bool] = (),
@@ -82,7 +82,7 @@ class SourceTable:
         return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
     def read(self, samples: Samples) -> Slices:
-        """Tokens, `token_bytes` wide, loss mask, weights and images of each sample; raises as `StoreView.read` does."""
+        """Tokens, `token_bytes` wide, loss mask, weights and images of each sample; as `ServedRows.read`."""
         if len(self._views) == 1:
             return self._read(0, samples.row)
         return gathered(

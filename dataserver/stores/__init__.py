@@ -1,6 +1,6 @@
 """Stores: files of pretokenized rows, admitted whole or refused.
 
-    open_store(path) ──discovery──> files ──admission──> manifest and index ──> Store ──view(max_length)──> StoreView
+    open_store(path) ──discovery──> files ──admission──> manifest and index ──> Store ──view(max_length)──> ServedRows
 
 A store is served with exactly the rows it holds, or refused with an error that names the row.
 `open_store` is also the library form:
@@ -15,12 +15,13 @@ from dataserver.stores.index import default_index_dir
 from dataserver.stores.manifest import LengthBucket, Shard
 from dataserver.stores.opening import default_disk_cache_dir, open_store
 from dataserver.stores.row import Row
-from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.schema import Admission, Column, LossMask
 from dataserver.stores.selection import Figures
+from dataserver.stores.served import ServedRows
 from dataserver.stores.store import Store
-from dataserver.stores.view import StoreView
 
 __all__ = [
+    "Admission",
     "BlockCache",
     "Column",
     "Figures",
@@ -28,9 +29,9 @@ __all__ = [
     "LengthBucket",
     "LossMask",
     "Row",
+    "ServedRows",
     "Shard",
     "Store",
-    "StoreView",
     "default_disk_cache_dir",
     "default_index_dir",
     "open_store",

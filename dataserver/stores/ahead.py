@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
+from dataserver.stores.block_cache import BlockCache, BlockKey
+from dataserver.stores.decoded_block import DecodedBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

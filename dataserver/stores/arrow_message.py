@@ -20,10 +20,11 @@ _MAX_METADATA_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One message: first byte, byte after the last, and whether it is a record batch. An end mark `is_end`."""
+    """One message: first byte, byte after the last, and whether it is a record batch, of `rows`; end marks `is_end`."""
 
     begin: int
     end: int
+    rows: int = 0
     is_record_batch: bool = False
     is_end: bool = False
 
@@ -46,25 +47,43 @@ def read_frame(source: ByteSource, begin: int, limit: int) -> Frame | None:
     if not 0 < length <= min(_MAX_METADATA_BYTES, limit - at):
         raise ValueError(f"the message at byte {begin} claims {length} bytes of metadata")
     try:
-        kind, body = _parse(source.read(at, at + length)[:])
+        kind, body, rows = _parse(source.read(at, at + length)[:])
     except (IndexError, struct.error) as error:
         raise ValueError(f"the message at byte {begin} has metadata that cannot be read ({error})") from error
     end = at + length + body
     if body < 0 or end > limit:
         raise ValueError(f"the message at byte {begin} claims {body} bytes, and {limit - at - length} are left")
-    return Frame(begin=begin, end=end, is_record_batch=kind == _RECORD_BATCH)
+    if rows < 0:
+        raise ValueError(f"the record batch at byte {begin} claims {rows} rows")
+    return Frame(begin=begin, end=end, rows=rows, is_record_batch=kind == _RECORD_BATCH)
 
 
-def _parse(metadata: bytes) -> tuple[int, int]:
-    """Type of the header and length of the body: fields 1 and 3 of the table `Message`."""
-    (table,) = struct.unpack_from("<I", metadata, 0)
+def _parse(metadata: bytes) -> tuple[int, int, int]:
+    """Type of the header, length of the body, and of a record batch its rows.
+
+    Fields 1 and 3 of the table `Message`, and field 0 of `RecordBatch`, to which field 2 leads.
+    """
+    (message,) = struct.unpack_from("<I", metadata, 0)
+    kind = _field(metadata, message, 1, "<B")
+    rows = 0
+    if kind == _RECORD_BATCH:
+        header = _place(metadata, message, 2)
+        (to_batch,) = struct.unpack_from("<I", metadata, header)
+        rows = _field(metadata, header + to_batch, 0, "<q")
+    return kind, _field(metadata, message, 3, "<q"), rows
+
+
+def _field(metadata: bytes, table: int, number: int, kind: str) -> int:
+    """A number in a table; 0 where it was left out."""
+    at = _place(metadata, table, number)
+    return int(struct.unpack_from(kind, metadata, at)[0]) if at else 0
+
+
+def _place(metadata: bytes, table: int, number: int) -> int:
+    """Where a field of a table lies; 0 where it was left out."""
     (back,) = struct.unpack_from("<i", metadata, table)
     vtable = table - back
     (vtable_bytes,) = struct.unpack_from("<H", metadata, vtable)
-
-    def field(number: int, kind: str) -> int:
-        slot = 4 + 2 * number
-        at = struct.unpack_from("<H", metadata, vtable + slot)[0] if slot < vtable_bytes else 0
-        return int(struct.unpack_from(kind, metadata, table + at)[0]) if at else 0
-
-    return field(1, "<B"), field(3, "<q")
+    slot = 4 + 2 * number
+    at = int(struct.unpack_from("<H", metadata, vtable + slot)[0]) if slot < vtable_bytes else 0
+    return table + at if at else 0

@@ -14,15 +14,11 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from dataserver.errors import InternalError
-from dataserver.stores.image_table import ImageTable
+from dataserver.stores.decoded_block import DecodedBlock
 
 # Big enough for the row groups that the ranks of a step touch (64 MiB each in usual files), small
 # beside the memory of a host that serves.
@@ -52,38 +48,6 @@ class BlockKey(NamedTuple):
     owner: object
     shard: int
     block: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedImages:
-    """The images of a block: `grids` int64[3k], `pixels` float16|float32[p]; `table` says where a row's begin."""
-
-    grids: NDArray[np.int64]
-    pixels: NDArray[np.float16] | NDArray[np.float32]
-    table: ImageTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedBlock:
-    """Rows of one block: `tokens` uint16|uint32[m], `mask` uint8[m] (None: every token is a target).
-
-    `weights`: float32[m]; None, like `images`, where the store has none.
-    Row r lies at `starts[r]` up to `starts[r + 1]` (int64[n + 1]).
-    """
-
-    tokens: NDArray[np.uint16] | NDArray[np.uint32]
-    mask: NDArray[np.uint8] | None
-    weights: NDArray[np.float32] | None = None
-    images: DecodedImages | None = None
-    starts: NDArray[np.int64]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held."""
-        arrays: list[NDArray[Any] | None] = [self.tokens, self.starts, self.mask, self.weights]
-        if self.images is not None:
-            arrays += [self.images.grids, self.images.pixels]
-        return sum(array.nbytes for array in arrays if array is not None)
 
 
 class BlockCache:
@@ -143,6 +107,18 @@ class BlockCache:
             yield held.block
         finally:
             self._let_go(held)
+
+    @contextmanager
+    def room(self, needed_bytes: int) -> Iterator[None]:
+        """Count `needed_bytes`, or as many as there may be, for what is done inside; waits until there is room."""
+        counted = min(needed_bytes, self.limit_bytes)
+        self._reserve(counted)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._counted -= counted
+                self._changed.notify_all()
 
     def forget(self, owner: object) -> None:
         """Let go of an owner's blocks; those that are being read count until they are not."""
@@ -229,9 +205,9 @@ class BlockCache:
 
 
 @cache
-def shared_cache() -> BlockCache:
-    """The cache of all stores of this process that were opened without another one."""
-    return BlockCache()
+def shared_cache(limit_bytes: int = DEFAULT_CACHE_BYTES) -> BlockCache:
+    """The cache of all stores of this process that were opened without another one, or unpickled with this bound."""
+    return BlockCache(limit_bytes)
 
 
 class _Held:

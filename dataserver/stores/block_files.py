@@ -1,9 +1,10 @@
 """The record batches of a block, from a file beside us or far away; opened when the first block is asked for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from dataserver.stores.far_block import Fetched
 from dataserver.stores.far_files import FarFile, open_far_file
 from dataserver.stores.files import ByteSource
 from dataserver.stores.formats import ShardFile, open_shard_file
@@ -30,7 +31,7 @@ class NearBlocks:
 
 
 class FarBlocks:
-    """Blocks of an object, each from the ranges that its index names."""
+    """Blocks of a shard, each from the ranges that its index names."""
 
     def __init__(self, source: CheckedSource, manifest: Manifest, number: int) -> None:
         self._source = source
@@ -41,5 +42,26 @@ class FarBlocks:
 
     def batches(self, block: int) -> Iterator[pa.RecordBatch]:
         """See `decoded.BlockFile`."""
+        return self.decode(block, [(span, self._source.read(*span)) for span in self._source.spans(block)], self._names)
+
+    def read_first(self, block: int) -> list[Fetched]:
+        """The bytes of a block that nobody has checked yet."""
+        return self._source.read_first(block)
+
+    def decode(self, block: int, fetched: Sequence[Fetched], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The record batches of a block out of its bytes."""
         file = self._file = self._file or open_far_file(self._manifest.format, self._source, self._head)
-        return file.read(block, self._source.spans(block), self._names)
+        return file.decode(block, fetched, names)
+
+
+class HeldBlock:
+    """One block of which the bytes are at hand."""
+
+    def __init__(self, file: FarBlocks, fetched: Sequence[Fetched], names: Sequence[str]) -> None:
+        self._file = file
+        self._fetched = fetched
+        self._names = names
+
+    def batches(self, block: int) -> Iterator[pa.RecordBatch]:
+        """See `decoded.BlockFile`."""
+        return self._file.decode(block, self._fetched, self._names)

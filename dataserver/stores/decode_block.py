@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError
-from dataserver.stores.block_cache import DecodedBlock, DecodedImages
+from dataserver.stores.decoded_block import DecodedBlock, DecodedImages
 from dataserver.stores.image_rules import ImageColumns
 from dataserver.stores.image_table import ImageTable
 from dataserver.stores.manifest import Manifest

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.ahead import BlockRef
-from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
+from dataserver.stores.block_cache import BlockCache, BlockKey
+from dataserver.stores.decoded_block import DecodedBlock
 from dataserver.stores.image_table import ImageTable
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.slices import Buffer, Slices, Wanted, cut, gathered, grouped, repeated
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 # Blocks that are decoded at once, while any number is being fetched. Decoders hold the interpreter's lock between two
 # columns: many of them, woken together by a burst of answers, would keep it from the thread that encodes.
-_DECODERS = threading.BoundedSemaphore(2)
+DECODERS = threading.BoundedSemaphore(2)
 
 
 class BlockFile(Protocol):
@@ -57,7 +58,7 @@ class DecodedReader:
         cache: BlockCache,
         owner: object,
     ) -> None:
-        self._file = file
+        self.file = file
         self._number = number
         self._manifest = manifest
         self._name = manifest.shards[number].path
@@ -66,7 +67,6 @@ class DecodedReader:
         self._images = images
         self._cache = cache
         self._owner = owner
-        self._needed_bytes = blocks.needed_bytes
 
     def read(
         self,
@@ -99,23 +99,27 @@ class DecodedReader:
         numbers, first = np.unique(self._blocks.of(rows), return_index=True)
         return [self._ref(number) for number in numbers[np.argsort(first)].tolist()]
 
-    def _ref(self, number: int) -> BlockRef:
+    def _ref(self, number: int, file: BlockFile | None = None) -> BlockRef:
         return BlockRef(
             store=self._manifest.fingerprint,
             cache=self._cache,
             key=BlockKey(owner=self._owner, shard=self._number, block=number),
-            needed_bytes=int(self._needed_bytes[number]),
-            decode=partial(self._decode, number),
+            needed_bytes=self._blocks.needed_bytes_of(number),
+            decode=partial(self._decode, number, file or self.file),
         )
 
-    def _decode(self, block: int) -> DecodedBlock:
+    def preload(self, block: int, file: BlockFile) -> None:
+        """Decode a block out of `file`, which has its bytes at hand, if there is room for it."""
+        self._ref(block, file).load_ahead()
+
+    def _decode(self, block: int, file: BlockFile) -> DecodedBlock:
         # Imported here: stores that are mapped are served without pyarrow.
         from dataserver.stores.decode_block import decode_block  # noqa: PLC0415
 
         first, last = self._blocks.row_begins[block : block + 2].tolist()
         try:
-            batches = self._file.batches(block)
-            with _DECODERS:
+            batches = file.batches(block)
+            with DECODERS:
                 return decode_block(
                     batches,
                     shard=self._name,

@@ -19,7 +19,7 @@ from dataserver.stores.arrow_stream import (
     refusal,
     stream_reader,
 )
-from dataserver.stores.far_block import FarBlock
+from dataserver.stores.far_block import FarBlock, Fetched
 from dataserver.stores.files import ByteSource, Span
 from dataserver.stores.schema import Column, columns_of
 
@@ -75,7 +75,7 @@ class FarArrow:
                 self._last = frame
                 return
             if frame.is_record_batch:
-                yield FarBlock(spans=((frame.begin, frame.end),))
+                yield FarBlock(spans=((frame.begin, frame.end),), rows=frame.rows)
             self._last = frame
 
     def check_end(self, blocks: int) -> None:
@@ -90,12 +90,9 @@ class FarArrow:
             footer = ((self._end, size), self._source.read(self._end, size))
             check_footer(self._name, lambda: open_pieces(size, [footer]), blocks)
 
-    def read(self, block: int, spans: Sequence[Span], names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def decode(self, block: int, pieces: Sequence[Fetched], names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """See `far_files.FarFile`."""
-        body = b"".join(self._source.read(*span) for span in spans)
-        return self._decoded(self._stream_head + body, names)
-
-    def _decoded(self, stream: bytes, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        stream = b"".join([self._stream_head, *(data[:] for _, data in pieces)])
         yield next_batch(self._name, stream_reader(pa.py_buffer(stream), self._schema, names))
 
 

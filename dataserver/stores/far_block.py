@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from dataserver.stores.files import Span
+from dataserver.stores.files import Bytes, Span
+
+Fetched: TypeAlias = tuple[Span, Bytes]
+"""A range, and the bytes that lie there."""
 
 # A span may fetch this many times what is wanted, or this many bytes, before it is split: a GET costs some
 # 30 ms, in which a network brings megabytes.
@@ -13,10 +17,10 @@ _SMALL_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarBlock:
-    """`spans` cover the columns that are asked for; `rows` is None where only reading tells."""
+    """`spans` cover the columns that are asked for."""
 
     spans: tuple[Span, ...]
-    rows: int | None = None
+    rows: int
 
     @property
     def begin(self) -> int:

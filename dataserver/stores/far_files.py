@@ -9,9 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dataserver.errors import StoreRefusedError
 from dataserver.stores.far_arrow import FarArrow
-from dataserver.stores.far_block import FarBlock
+from dataserver.stores.far_block import FarBlock, Fetched
 from dataserver.stores.far_parquet import FarParquet
 from dataserver.stores.files import ByteSource, Span
 from dataserver.stores.formats import decoding_bytes
@@ -39,21 +38,13 @@ class FarFile(Protocol):
     def check_end(self, blocks: int) -> None:
         """Refuse a file that does not end behind its `blocks` as it should."""
 
-    def read(self, block: int, spans: Sequence[Span], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Record batches of one block, from the bytes of `spans`, which are fetched before it returns."""
+    def decode(self, block: int, pieces: Sequence[Fetched], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Record batches of one block, from the bytes of its spans."""
 
 
 def open_far_file(shard_format: str, source: ByteSource, head: Span | None = None) -> FarFile:
-    """Open the file that `source` reads, whose head lies at `head` if that is known."""
-    if shard_format == "parquet":
-        return FarParquet.open(source, head)
-    if shard_format == "arrow":
-        return FarArrow.open(source, head)
-    raise StoreRefusedError(
-        f"Shard '{source.name}': {shard_format} is not read from object storage. Copy the store to a local disk, or "
-        "write it as Parquet or Arrow.",
-        shard=source.name,
-    )
+    """Open the Parquet or Arrow file that `source` reads, whose head lies at `head` if that is known."""
+    return FarParquet.open(source, head) if shard_format == "parquet" else FarArrow.open(source, head)
 
 
 def far_decoding_bytes(shard_format: str, *, columns: int, largest_batch_bytes: int, encoded_bytes: int) -> int:

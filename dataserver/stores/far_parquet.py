@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.arrow_input import open_pieces
-from dataserver.stores.far_block import FarBlock, spans_over
-from dataserver.stores.files import Bytes, ByteSource, Span
+from dataserver.stores.far_block import FarBlock, Fetched, spans_over
+from dataserver.stores.files import ByteSource, Span
 from dataserver.stores.parquet_file import read_row_group
 from dataserver.stores.parquet_footer import TAIL_BYTES, ColumnChunk, column_chunks, footer_begin
 from dataserver.stores.parsing import PARSE_ERRORS
@@ -63,13 +63,8 @@ class FarParquet:
     def check_end(self, blocks: int) -> None:
         """See `far_files.FarFile`. The footer was read first, and says it all."""
 
-    def read(self, block: int, spans: Sequence[Span], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def decode(self, block: int, pieces: Sequence[Fetched], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `far_files.FarFile`."""
-        return self._decoded(block, [(span, self._source.read(*span)) for span in spans], names)
-
-    def _decoded(
-        self, block: int, pieces: Sequence[tuple[Span, Bytes]], names: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
         with open_pieces(self._source.size, pieces) as file:
             yield from read_row_group(file, self._metadata, block, names, self._name)
 

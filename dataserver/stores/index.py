@@ -4,6 +4,7 @@
     <root>/stores/<fingerprint>/       arrays of a store, named by its content
     <root>/shards/<key>/               what a pass that is not done yet found out about a shard
     <root>/views/<fingerprint>-…/      arrays of a store cut to a longest sample
+    <root>/lazy/<fingerprint>-…/       arrays of a lazily admitted store, filled block by block
     <root>/.building-<process>-<n>/    being written; moved to its name when whole
 
 Arrays are raw little-endian numbers, memory-mapped. What carries a name is whole: everything is
@@ -24,7 +25,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -82,6 +83,14 @@ class Building:
             raise unwritable(self._root, error) from error
         self._hashes.setdefault(name, xxhash.xxh3_128()).update(data)
 
+    def reserve(self, name: str, size: int) -> None:
+        """Make the file `name` of `size` bytes, all 0: a hole that takes no room until it is written to."""
+        try:
+            with (self.path / name).open("wb") as file:
+                file.truncate(size)
+        except OSError as error:
+            raise unwritable(self._root, error) from error
+
     def digests(self) -> dict[str, str]:
         """XXH3-128 of each array as it stands, in hex, by name."""
         return {name: found.hexdigest() for name, found in self._hashes.items()}
@@ -104,15 +113,18 @@ class Building:
         del self._hashes[name]
         (self.path / name).unlink()
 
-    def publish(self, final: Path) -> None:
-        """Sync all files and move the directory to `final`; what already stands there stays if it is whole."""
+    def publish(self, final: Path, is_whole: Callable[[Path], bool] | None = None) -> None:
+        """Sync all files and move the directory to `final`; what already stands there stays if it is whole.
+
+        That is where `is_whole` says so; without it, where it has the same contents.
+        """
         try:
             self._close_files()
             for file in self.path.iterdir():
                 _sync(file)
             _sync(self.path)
             final.parent.mkdir(parents=True, exist_ok=True)
-            self._move_to(final)
+            self._move_to(final, is_whole or (lambda path: _contents(path) == _contents(self.path)))
             _sync(final.parent)
         except OSError as error:
             raise unwritable(self._root, error) from error
@@ -122,15 +134,15 @@ class Building:
         while self._files:
             self._files.popitem()[1].close()
 
-    def _move_to(self, final: Path) -> None:
-        """What stands at `final` stays if it has our contents, and is replaced if it is broken."""
+    def _move_to(self, final: Path, is_whole: Callable[[Path], bool]) -> None:
+        """What stands at `final` stays if it is whole, and is replaced if it is broken."""
         for _ in range(_MOVE_TRIES):
             try:
                 self.path.rename(final)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                if _contents(final) == _contents(self.path):
+                if is_whole(final):
                     return
                 shutil.rmtree(final, ignore_errors=True)
             else:

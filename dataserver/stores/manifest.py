@@ -12,12 +12,12 @@ import xxhash
 
 from dataserver.stores.files import FileStamp, Span
 from dataserver.stores.index import seal, unseal
-from dataserver.stores.schema import Column, LossMask, served_columns
+from dataserver.stores.schema import Admission, Column, LossMask, served_columns
 from dataserver.wire.store_info import ImageFigures
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 6
+INDEX_VERSION = 7
 
 # Array of the index, there for stores with weights: those of each row's targets.
 WEIGHTS = "weights.f8"
@@ -58,8 +58,9 @@ class ShardLayout:
 class Shard:
     """One file of a store. `digest` is the XXH3-128 of its bytes, in hex; `path` is relative to the store.
 
+    Where only footers were read: of its head, and of where its blocks lie.
     `copy_digest`: that of the Arrow copy which is read in its place; empty where the file itself is.
-    `head`: the bytes that a reader needs before any block; None where the file is local and holds them.
+    `head`: the bytes that a reader needs before any block; None where blocks are read from the file as a whole.
     """
 
     path: str
@@ -75,6 +76,11 @@ class Shard:
     def size(self) -> int:
         """Bytes."""
         return self.stamp.size
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of its head in the index."""
+        return 0 if self.head is None else self.head[1] - self.head[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,9 @@ class Manifest:
 
     `max_token` (-1: no token at all) stands in row `max_token_row` first. `array_digests`: XXH3-128
     of each array of the index, in hex, by file name. `images`: None where no row has any.
+
+    Where `admission` is lazy, no row was looked at: `tokens` are 0, `longest_row` and `max_token` as high as they
+    might be, and there is no histogram.
     """
 
     format: str
@@ -106,6 +115,7 @@ class Manifest:
     length_histogram: tuple[LengthBucket, ...]
     array_digests: Mapping[str, str]
     images: ImageFigures | None = None
+    admission: Admission = Admission.EAGER
 
     @property
     def token_bytes(self) -> int:
@@ -114,12 +124,17 @@ class Manifest:
 
     @property
     def is_far(self) -> bool:
-        """Whether its blocks are fetched: its files are objects of a storage."""
+        """Whether its blocks are read by ranges: its files are objects of a storage, or were not gone through."""
         return any(shard.head is not None for shard in self.shards)
 
     def served_columns(self, shard: int) -> list[str]:
         """The columns that rows of a shard are served from."""
         return served_columns([column.name for column in self.shards[shard].columns], self.loss_mask)
+
+    @property
+    def heads_bytes(self) -> int:
+        """Bytes of all heads in the index."""
+        return sum(shard.head_bytes for shard in self.shards)
 
     @property
     def has_weights(self) -> bool:
@@ -138,6 +153,7 @@ class Manifest:
             **fields
             | {
                 "loss_mask": LossMask(fields["loss_mask"]),
+                "admission": Admission(fields["admission"]),
                 "shards": tuple(shard_of(entry) for entry in fields["shards"]),
                 "images": None if fields["images"] is None else ImageFigures(**fields["images"]),
                 "length_histogram": tuple(LengthBucket(**entry) for entry in fields["length_histogram"]),

@@ -1,32 +1,32 @@
-"""Opening a store: by its manifest if nothing changed since, by the eager pass if not.
+"""Opening a store: finding its files, then admitting them eagerly or lazily.
 
-discover ──> manifest of this path? ── sizes, versions agree ──> map the index   (warm)
-                                   └── no ──> scan ──> write index, then manifest ──> map it
+path ──discovery──> files ──┬─> every row checked, or found to have been (`eager`) ──> Store
+                            └─> footers read, or found to have been (`lazy`) ────────> LazyStore
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import xxhash
 
-from dataserver.errors import StoreDamagedError, StoreNotFoundError, StoreRefusedError
+from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.storage import is_url
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.block_cache import BlockCache, shared_cache
 from dataserver.stores.copies import JsonCopies
-from dataserver.stores.discovery import Discovery, discover
-from dataserver.stores.index import Building, default_index_dir, write_atomically
-from dataserver.stores.manifest import INDEX_VERSION, Manifest
+from dataserver.stores.discovery import Discovery
+from dataserver.stores.eager import admit_eagerly
+from dataserver.stores.index import default_index_dir
+from dataserver.stores.lazy import admit_lazily
+from dataserver.stores.lazy_store import LazyStore
+from dataserver.stores.manifest import Manifest
+from dataserver.stores.place import Place, discover_at
 from dataserver.stores.progress import ReportBytes, report_nothing
-from dataserver.stores.remote_files import discover_url
-from dataserver.stores.schema import LossMask
+from dataserver.stores.schema import Admission, LossMask
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.spans import FetchTables
-from dataserver.stores.splits import split_directory
 from dataserver.stores.store import Store
 from dataserver.stores.tables import Tables
 
@@ -35,6 +35,7 @@ def open_store(
     path: str | Path,
     *,
     loss_mask: LossMask = LossMask.COLUMN,
+    admission: Admission = Admission.EAGER,
     split: str | None = None,
     index_dir: Path | None = None,
     progress: ReportBytes | None = None,
@@ -44,7 +45,8 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, a file, a directory or a URL of either; the first time every row is checked.
 
-    `split`: the one to open of a saved `DatasetDict`. `index_dir`: where derived data goes, by default
+    With lazy `admission` only footers are read, and rows are checked when their block is first needed. `split`: the one
+    to open of a saved `DatasetDict`. `index_dir`: where derived data goes, by default
     `~/.cache/dataserver/index`. `progress` is called with bytes done and bytes in all while rows are
     checked. `cache` holds decoded blocks, by default one of 1 GiB that all stores of the process share.
     For URLs, `storage_options` go to the storage, and `disk_cache` keeps what was fetched; without one
@@ -53,39 +55,20 @@ def open_store(
     Raises `StoreNotFoundError`, `StoreRefusedError` for the first rule that the store breaks,
     `UnavailableError` while the storage is out of reach, and `InvalidConfigError` if the index cannot be written.
     """
-    loss_mask = LossMask(loss_mask)
     where = str(path).rstrip("/") if is_url(str(path)) else Path(path).absolute()
     index = default_index_dir() if index_dir is None else index_dir.absolute()
     options = dict(storage_options or {})
     try:
-        discovery, where = _discover(where, split, options)
-        discovery = _with_copies(discovery, index, loss_mask)
-        place = _Place(where=where, options=options, index=index, loss_mask=loss_mask)
-        manifest, tables = _find(place, discovery) or _admit(place, discovery, progress or report_nothing)
-        if discovery.copies is not None:
-            # Gone through once, here: the thread that serves rows must not wait for it.
-            for shard in manifest.shards:
-                discovery.copies.open(shard.path)
+        discovery, where = discover_at(where, split, options)
+        place = Place(
+            where=where, options=options, index=index, loss_mask=LossMask(loss_mask), admission=Admission(admission)
+        )
+        opening = _Opening(place, _with_copies(discovery, place), cache or shared_cache(), disk_cache)
+        if place.admission is Admission.LAZY:
+            return opening.lazily()
+        return opening.eagerly(progress or report_nothing)
     except OSError as error:
         raise StoreRefusedError(f"Pretokenized dataset at '{where}' cannot be read ({error}).") from error
-    cache = cache or shared_cache()
-    _check_block_sizes(manifest, tables, cache.limit_bytes)
-    kept = None if disk_cache is None else (disk_cache.directory, disk_cache.limit_bytes)
-    return Store(
-        path=where,
-        index_dir=index,
-        discovery=discovery,
-        manifest=manifest,
-        tables=tables,
-        shard_rows=ShardRows(
-            files=discovery.copies or discovery.files,
-            manifest=manifest,
-            tables=tables,
-            cache=cache,
-            disk_cache=disk_cache,
-        ),
-        reopen=partial(reopen_store, storage_options=options, disk_cache=kept),
-    )
 
 
 def reopen_store(
@@ -94,15 +77,19 @@ def reopen_store(
     index_dir: Path,
     fingerprint: str,
     *,
+    admission: Admission,
     storage_options: Mapping[str, str],
+    cache_bytes: int,
     disk_cache: tuple[Path, int] | None,
 ) -> Store:
     """What a pickled store becomes; raises `StoreDamagedError` if it is no longer the same."""
     store = open_store(
         path,
         loss_mask=loss_mask,
+        admission=admission,
         index_dir=index_dir,
         storage_options=storage_options,
+        cache=shared_cache(cache_bytes),
         disk_cache=None if disk_cache is None else DiskCache(*disk_cache),
     )
     if store.fingerprint != fingerprint:
@@ -117,91 +104,55 @@ def default_disk_cache_dir() -> Path:
     return Path.home() / ".cache" / "dataserver" / "blocks"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """What names a store in the index directory before it is known."""
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The files of a store, and the caches that its rows go through."""
 
-    where: Path | str
-    options: Mapping[str, str]
-    index: Path
-    loss_mask: LossMask
+    place: Place
+    discovery: Discovery
+    cache: BlockCache
+    disk_cache: DiskCache | None
 
-    @property
-    def key(self) -> str:
-        return json.dumps([str(self.where), sorted(self.options.items()), str(self.loss_mask), INDEX_VERSION])
+    def eagerly(self, progress: ReportBytes) -> Store:
+        manifest, tables = admit_eagerly(self.place, self.discovery, progress)
+        return Store(**self._parts(manifest, tables))
 
-    @property
-    def manifest_path(self) -> Path:
-        return self.index / "manifests" / f"{xxhash.xxh3_128_hexdigest(self.key.encode())}.json"
+    def lazily(self) -> LazyStore:
+        manifest, index = admit_lazily(self.place, self.discovery)
+        return LazyStore(index=index, cache=self.cache, **self._parts(manifest, index.tables))
+
+    def _parts(self, manifest: Manifest, tables: Tables) -> dict[str, Any]:
+        """What both kinds of stores are made of."""
+        _check_block_sizes(manifest, tables, self.cache.limit_bytes)
+        kept = None if self.disk_cache is None else (self.disk_cache.directory, self.disk_cache.limit_bytes)
+        return {
+            "path": self.place.where,
+            "index_dir": self.place.index,
+            "discovery": self.discovery,
+            "manifest": manifest,
+            "tables": tables,
+            "shard_rows": ShardRows(
+                files=self.discovery.copies or self.discovery.files,
+                manifest=manifest,
+                tables=tables,
+                cache=self.cache,
+                disk_cache=self.disk_cache,
+            ),
+            "reopen": partial(
+                reopen_store,
+                admission=self.place.admission,
+                storage_options=self.place.options,
+                cache_bytes=self.cache.limit_bytes,
+                disk_cache=kept,
+            ),
+        }
 
 
-def _discover(where: Path | str, split: str | None, options: Mapping[str, str]) -> tuple[Discovery, Path | str]:
-    """The files of the store, and where they lie."""
-    inside = where if split is None else split_directory(where, split)
-    try:
-        return (discover(inside) if isinstance(inside, Path) else discover_url(inside, options)), inside
-    except StoreNotFoundError:
-        if split is not None:
-            # Says which splits there are, if there are any.
-            _discover(where, None, options)
-        raise
-
-
-def _with_copies(discovery: Discovery, index: Path, loss_mask: LossMask) -> Discovery:
+def _with_copies(discovery: Discovery, place: Place) -> Discovery:
     if discovery.format != "json":
         return discovery
-    copies = JsonCopies(files=discovery.files, paths=discovery.paths, index=index, loss_mask=loss_mask)
+    copies = JsonCopies(files=discovery.files, paths=discovery.paths, index=place.index, loss_mask=place.loss_mask)
     return replace(discovery, copies=copies)
-
-
-def _find(place: _Place, discovery: Discovery) -> tuple[Manifest, Tables] | None:
-    """What was admitted before; None if nothing was, or it no longer agrees with the files or the index."""
-    try:
-        manifest = Manifest.from_json(place.manifest_path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if tuple(shard.path for shard in manifest.shards) != discovery.paths:
-        return None
-    if any(discovery.files.stat(shard.path) != shard.stamp for shard in manifest.shards):
-        return None
-    tables = _open_tables(place.index, discovery, manifest)
-    return None if tables is None else (manifest, tables)
-
-
-def _admit(place: _Place, discovery: Discovery, progress: ReportBytes) -> tuple[Manifest, Tables]:
-    # Imported here: a warm open needs no pyarrow.
-    from dataserver.stores.scan import scan_store  # noqa: PLC0415
-    from dataserver.stores.shard_results import ShardResults  # noqa: PLC0415
-
-    results = ShardResults(place.index, place.key)
-    tables = None
-    while tables is None:
-        # Again if someone deleted the index in between: it may be deleted at any time.
-        with Building(place.index) as building:
-            manifest = scan_store(
-                discovery,
-                store_path=str(place.where),
-                loss_mask=place.loss_mask,
-                building=building,
-                results=results,
-                progress=progress,
-            )
-            building.publish(_tables_path(place.index, manifest))
-        write_atomically(place.manifest_path, manifest.to_json())
-        tables = _open_tables(place.index, discovery, manifest)
-    results.clear()
-    return manifest, tables
-
-
-def _open_tables(index: Path, discovery: Discovery, manifest: Manifest) -> Tables | None:
-    if discovery.copies is not None and not discovery.copies.pin(manifest):
-        return None
-    directory = _tables_path(index, manifest)
-    tables = Tables.open(directory, rows=manifest.rows, shards=len(manifest.shards), digests=manifest.array_digests)
-    if tables is None or not manifest.is_far:
-        return tables
-    fetch = FetchTables.open(directory, manifest)
-    return None if fetch is None else replace(tables, fetch=fetch)
 
 
 def _check_block_sizes(manifest: Manifest, tables: Tables, cache_bytes: int) -> None:
@@ -218,9 +169,3 @@ def _check_block_sizes(manifest: Manifest, tables: Tables, cache_bytes: int) -> 
                 shard=shard.path,
                 block=int(over[0]),
             )
-
-
-def _tables_path(index: Path, manifest: Manifest) -> Path:
-    """The same rows lie elsewhere in a map than in storage, so their tables differ."""
-    kind = "-far" if manifest.is_far else ""
-    return index / "stores" / f"{manifest.fingerprint}-{INDEX_VERSION}{kind}"

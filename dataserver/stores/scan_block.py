@@ -5,8 +5,10 @@ record batches ──> pieces: first fault? ──> index arrays, appended as th
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import first_fault
@@ -29,6 +31,26 @@ class Where:
     unit: str
     block: int
     row: int
+
+
+class Appends(Protocol):
+    """Where the index of a block goes."""
+
+    def append(self, name: str, array: NDArray[Any]) -> None:
+        """Add the numbers of `array` to the end of the array `name`."""
+
+
+class BlockScan(Protocol):
+    """What `scan_block` needs: see `Scan`."""
+
+    loss_mask: LossMask
+    images: ImageIndex | None
+    first_row: int
+    figures: RunningFigures
+
+    @property
+    def building(self) -> Appends:
+        """Where the index goes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +83,7 @@ class BlockFigures:
     extra_bytes: int
 
 
-def scan_block(scan: Scan, where: Where, batches: Iterable[pa.RecordBatch]) -> BlockFigures:
+def scan_block(scan: BlockScan, where: Where, batches: Iterable[pa.RecordBatch]) -> BlockFigures:
     """Check and index one block; raises `StoreRefusedError` for its first fault."""
     rows, tokens, largest = scan.figures.rows, scan.figures.tokens, 0
     image_bytes, has_weights = _image_bytes(scan), False
@@ -81,12 +103,12 @@ def scan_block(scan: Scan, where: Where, batches: Iterable[pa.RecordBatch]) -> B
     )
 
 
-def _image_bytes(scan: Scan) -> int:
+def _image_bytes(scan: BlockScan) -> int:
     """Of all images so far, decoded."""
     return 0 if scan.images is None else scan.images.decoded_bytes
 
 
-def _add_piece(scan: Scan, piece: Piece, where: Where, row: int) -> None:
+def _add_piece(scan: BlockScan, piece: Piece, where: Where, row: int) -> None:
     fault = first_fault(piece, 0 if scan.images is None else scan.images.patch_values)
     if fault is not None:
         raise _refusal(fault, where, scan.first_row + scan.figures.rows, row)

@@ -33,7 +33,8 @@ def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp
             window.reach((*checked.spans, *served.spans))
             _note_spans(scan, window, number, block, served.spans)
             where = Where(shard=source.name, unit=file.unit, block=block, row=scan.figures.rows - begin_row)
-            found = scan_block(scan, where, file.read(block, checked.spans, selected))
+            pieces = [(span, window.read(*span)) for span in checked.spans]
+            found = scan_block(scan, where, file.decode(block, pieces, selected))
             if scan.images is not None:
                 scan.images.place(0, 0)
             decoding = far_decoding_bytes(

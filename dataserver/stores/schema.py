@@ -38,6 +38,15 @@ class LossMask(StrEnum):
     """Every token is a target; the column is not needed and not read."""
 
 
+class Admission(StrEnum):
+    """When the rows of a store are checked."""
+
+    EAGER = "eager"
+    """All of them before the store is served."""
+    LAZY = "lazy"
+    """Those of a block when it is first needed; before that only footers are read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """A column: its name and its Arrow type, as text."""

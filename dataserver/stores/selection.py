@@ -13,6 +13,7 @@ or of what the index calls a first target, raises ORDER_VERSION in `planning.fin
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,10 @@ from numpy.typing import NDArray
 from dataserver.errors import InvalidRequestError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.index import Building
+from dataserver.stores.long_rows import prefix_targets, served_weights
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.slices import Wanted
 from dataserver.stores.split import list_pieces, piece_counts, tail_tokens
 from dataserver.stores.tables import NO_FIRST_TARGET, Tables
-from dataserver.stores.target_weights import write_served_weights
 
 REASONS = ("", "empty", "no_target", "target_cut_off", "too_long", "image_too_long")
 """Why a row is not served; a verdict is an index into this, and 0 is a kept row."""
@@ -36,7 +36,6 @@ TARGETS = "targets.i4"
 WEIGHTS = "weights.f8"
 
 _CHUNK_ROWS = 1 << 20
-_CHUNK_TOKENS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,7 @@ def sum_up(
         lengths = tables.lengths[chunk].astype(np.int64)
         found = verdicts(tables, chunk, max_length, long_rows)
         if long_rows is LongRows.REFUSE:
-            _refuse_long(begin, lengths, found, max_length)
+            refuse_long(begin, lengths, found, max_length)
         rows = np.flatnonzero(found == 0)
         counts += np.bincount(found, minlength=len(REASONS))
         found_lengths = lengths[rows]
@@ -155,21 +154,11 @@ def select(building: Building, tables: Tables, shard_rows: ShardRows, max_length
     if figures.long_rows and not split:
         _count_prefix_targets(building, tables, shard_rows, max_length, figures)
     if figures.long_rows and tables.weights is not None:
-        write_served_weights(
-            building,
-            WEIGHTS,
-            tables,
-            tables.weights,
-            shard_rows,
-            max_length=max_length,
-            kept=building.read(ROWS, "<i8", figures.rows) if figures.dropped or split else None,
-            offsets=building.read(OFFSETS, "<i4", figures.rows) if split else None,
-            count=figures.rows,
-        )
+        _sum_served_weights(building, tables, shard_rows, max_length, figures, whole=tables.weights, split=split)
     building.write_json(FIGURES, {"figures": asdict(figures), "digests": building.digests()})
 
 
-def _refuse_long(begin: int, lengths: NDArray[np.int64], found: NDArray[np.int8], max_length: int) -> None:
+def refuse_long(begin: int, lengths: NDArray[Any], found: NDArray[np.int8], max_length: int) -> None:
     """Rows without any target, or with images, are dropped whatever their length, and refuse nothing."""
     refused = np.flatnonzero((lengths > max_length) & np.isin(found, (0, REASONS.index("target_cut_off"))))
     if len(refused):
@@ -192,17 +181,29 @@ def _count_prefix_targets(
         rows = np.arange(begin, end, dtype=np.int64) if kept is None else kept[begin:end]
         counts = tables.targets[rows].astype("<i4")
         long_at = np.flatnonzero(tables.lengths[rows] > max_length)
-        step = max(1, _CHUNK_TOKENS // max_length)
-        for first in range(0, len(long_at), step):
-            at = long_at[first : first + step]
-            counts[at] = _prefix_targets(shard_rows, rows[at], max_length)
+        counts[long_at] = prefix_targets(shard_rows, rows[long_at], max_length)
         building.append(TARGETS, counts)
 
 
-def _prefix_targets(shard_rows: ShardRows, rows: NDArray[np.int64], max_length: int) -> NDArray[np.int64]:
-    """Targets at positions 1 up to `max_length` - 1 of rows that are longer than that."""
-    lengths = np.full(len(rows), max_length, dtype=np.int64)
-    slices = shard_rows.read(rows, lengths, Wanted(mask=True))
-    mask = np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8)
-    counts: NDArray[np.int64] = mask.reshape(len(rows), max_length)[:, 1:].sum(axis=1, dtype=np.int64)
-    return counts
+def _sum_served_weights(
+    building: Building,
+    tables: Tables,
+    shard_rows: ShardRows,
+    max_length: int,
+    figures: Figures,
+    *,
+    whole: NDArray[np.float64],
+    split: bool,
+) -> None:
+    """Write what the targets weigh that are served of each kept row; only cut and split rows are read."""
+    kept = building.read(ROWS, "<i8", figures.rows) if figures.dropped or split else None
+    offsets = building.read(OFFSETS, "<i4", figures.rows) if split else None
+    for begin in range(0, figures.rows, _CHUNK_ROWS):
+        end = min(begin + _CHUNK_ROWS, figures.rows)
+        rows = np.arange(begin, end, dtype=np.int64) if kept is None else kept[begin:end]
+        starts = np.zeros(len(rows), dtype=np.int64) if offsets is None else offsets[begin:end].astype(np.int64)
+        sums = whole[rows].copy()
+        long_at = np.flatnonzero(tables.lengths[rows] > max_length)
+        lengths = np.minimum(tables.lengths[rows[long_at]] - starts[long_at], max_length).astype(np.int64)
+        sums[long_at] = served_weights(shard_rows, rows[long_at], starts[long_at], lengths)
+        building.append(WEIGHTS, sums)

@@ -21,7 +21,6 @@ from dataserver.stores.joint_map import map_jointly
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.neighbours import joined, neighbours_of
-from dataserver.stores.remote_files import RemoteSource
 from dataserver.stores.slices import ShardReader, Slices, Wanted, gathered, grouped
 from dataserver.stores.tables import Tables
 
@@ -96,6 +95,13 @@ class ShardRows:
         )
         return gathered(parts, len(rows))
 
+    def decoded(self, shard: int) -> DecodedReader:
+        """The reader of a shard that has to be decoded, by its number."""
+        reader = self._reader(int(self._neighbours_of[shard]))
+        if not isinstance(reader, DecodedReader):
+            raise InternalError(f"shard {shard} of '{self._files.name}' is mapped")
+        return reader
+
     def block_begins(self) -> NDArray[np.int64]:
         """The first row of each block of the store, and the number of rows, int64[b + 1]."""
         parts = [
@@ -169,7 +175,7 @@ class ShardRows:
         from dataserver.stores.block_files import FarBlocks, NearBlocks  # noqa: PLC0415
 
         manifest, blocks = self._manifest, self._tables.blocks[number]
-        if self._tables.fetch is None or not isinstance(source, RemoteSource):
+        if self._tables.fetch is None:
             return NearBlocks(source, manifest, number, blocks)
         return FarBlocks(self._tables.fetch.source(number, manifest, source, self._disk_cache), manifest, number)
 

@@ -1,4 +1,4 @@
-"""What of a far-away store is fetched, and how each fetched byte is checked.
+"""What of a far-away store is fetched, and how each fetched byte is checked; of a lazily admitted one on a disk, too.
 
     spans.i8   one record for each range that serving reads: shard, block, begin, end, its XXH3-128 (two halves)
     heads.u1   what a reader needs of each shard before any block (footer, schema), end to end in shard order
@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 
 from dataserver.errors import DataServerError, InternalError, StoreDamagedError, UnavailableError
 from dataserver.storage.disk_cache import DiskCache
-from dataserver.stores.files import Bytes, Span
+from dataserver.stores.far_block import Fetched
+from dataserver.stores.files import Bytes, ByteSource, Span
 from dataserver.stores.index import map_array
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.remote_files import RemoteSource
 
 SPANS = "spans.i8"
 HEADS = "heads.u1"
-_FIELDS = 6
+SPAN_FIELDS = 6
 
 
-def span_record(shard: int, block: int, span: Span, data: bytes) -> NDArray[np.int64]:
+def span_record(shard: int, block: int, span: Span, data: Bytes) -> NDArray[np.int64]:
     """The record of one range with the bytes `data`, int64[6]."""
     halves = np.frombuffer(xxhash.xxh3_128_digest(data), dtype="<i8")
     return np.array([shard, block, *span, *halves.tolist()], dtype="<i8")
@@ -40,7 +41,7 @@ class CheckedSource:
 
     def __init__(
         self,
-        source: RemoteSource,
+        source: ByteSource,
         *,
         unit: str,
         head: tuple[Span, bytes],
@@ -69,20 +70,33 @@ class CheckedSource:
         at = self._known.get((begin, end))
         if at is None:
             raise InternalError(f"bytes {begin} to {end} of '{self.name}' are in no range of the index")
-        block, digest = int(self._records[at, 1]), self._records[at, 4:].tobytes().hex()
+        return self._read(begin, end, int(self._records[at, 1]), self._records[at, 4:].tobytes().hex())
+
+    def read_first(self, block: int) -> list[Fetched]:
+        """The ranges of a block of which no digest is known yet."""
+        return [(span, self._read(*span, block, None)) for span in self.spans(block)]
+
+    def _read(self, begin: int, end: int, block: int, digest: str | None) -> Bytes:
         try:
             return self._fetch(begin, end, digest)
         except StoreDamagedError as error:
             raise self._with_place(StoreDamagedError, error, block) from error
         except UnavailableError as error:
             raise self._with_place(UnavailableError, error, block) from error
+        except OSError as error:
+            raise self._with_place(StoreDamagedError, StoreDamagedError(f"it is gone ({error})."), block) from error
 
-    def _fetch(self, begin: int, end: int, digest: str) -> Bytes:
-        """A range that would fill most of the disk cache goes past it."""
-        if self._cache is not None and (end - begin) * 2 <= self._cache.limit_bytes:
-            return self._cache.get(self._source.key(begin, end), digest, lambda: self._source.read(begin, end))
-        data = self._source.read(begin, end)
-        if xxhash.xxh3_128_hexdigest(data) != digest:
+    def _fetch(self, begin: int, end: int, digest: str | None) -> Bytes:
+        """A range that would fill most of the disk cache goes past it, and so does what lies on a disk anyway."""
+        source = self._source
+        if (
+            isinstance(source, RemoteSource)
+            and self._cache is not None
+            and (end - begin) * 2 <= self._cache.limit_bytes
+        ):
+            return self._cache.get(source.key(begin, end), digest, lambda: source.read(begin, end))
+        data = source.read(begin, end)
+        if len(data) != end - begin or digest not in (None, xxhash.xxh3_128_hexdigest(data)):
             raise StoreDamagedError(f"bytes {begin:,} to {end:,} have another digest than when they were admitted.")
         return data
 
@@ -102,25 +116,28 @@ class FetchTables:
     @classmethod
     def open(cls, directory: Path, manifest: Manifest) -> Self | None:
         """Map the arrays in `directory`; None where one is missing or is not what was written."""
-        sizes = [0 if shard.head is None else shard.head[1] - shard.head[0] for shard in manifest.shards]
-        head_begins = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
-        heads: NDArray[Any] | None = map_array(
-            directory / HEADS, "u1", int(head_begins[-1]), manifest.array_digests.get(HEADS, "")
-        )
+        digest = manifest.array_digests.get(HEADS, "")
+        heads: NDArray[Any] | None = map_array(directory / HEADS, "u1", manifest.heads_bytes, digest)
         try:
             count = (directory / SPANS).stat().st_size // 8
         except FileNotFoundError:
             return None
         records: NDArray[Any] | None = map_array(directory / SPANS, "<i8", count, manifest.array_digests.get(SPANS, ""))
-        if heads is None or records is None or count % _FIELDS:
+        if heads is None or records is None or count % SPAN_FIELDS:
             return None
-        return cls(records=records.reshape(-1, _FIELDS), heads=heads, head_begins=head_begins)
+        return cls.of(records.reshape(-1, SPAN_FIELDS), heads, manifest)
 
-    def source(self, number: int, manifest: Manifest, source: RemoteSource, cache: DiskCache | None) -> CheckedSource:
+    @classmethod
+    def of(cls, records: NDArray[np.int64], heads: NDArray[np.uint8], manifest: Manifest) -> Self:
+        """The tables of a store out of its arrays."""
+        head_begins = np.concatenate(([0], np.cumsum([shard.head_bytes for shard in manifest.shards], dtype=np.int64)))
+        return cls(records=records, heads=heads, head_begins=head_begins)
+
+    def source(self, number: int, manifest: Manifest, source: ByteSource, cache: DiskCache | None) -> CheckedSource:
         """Shard `number`, whose object `source` reads."""
         shard = manifest.shards[number]
         if shard.head is None:
-            raise InternalError(f"shard '{shard.path}' was admitted from a disk")
+            raise InternalError(f"shard '{shard.path}' is read from its file, not by ranges")
         head = self.heads[slice(*self.head_begins[number : number + 2].tolist())].tobytes()
         first, last = np.searchsorted(self.records[:, 0], [number, number + 1]).tolist()
         return CheckedSource(

@@ -17,13 +17,14 @@ from dataserver.stores.amplification import read_amplification
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import LengthBucket, Manifest, Shard
 from dataserver.stores.row import Row, row_spans, rows_of
-from dataserver.stores.schema import Column, LossMask
+from dataserver.stores.schema import Admission, Column, LossMask
 from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
+from dataserver.stores.served import ServedRows
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.slices import Wanted
 from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
-from dataserver.stores.view import StoreView, open_view
+from dataserver.stores.view import open_view
 from dataserver.wire.store_info import ImageFigures, ReadAmplificationInfo
 
 # Longest samples for which a store remembers its figures: some hundred bytes each.
@@ -71,6 +72,16 @@ class Store:
     def loss_mask(self) -> LossMask:
         """Where the loss mask comes from."""
         return self._manifest.loss_mask
+
+    @property
+    def admission(self) -> Admission:
+        """When its rows are checked. Lazily: `tokens`, `longest_row`, `max_token` and the histogram are not known."""
+        return self._manifest.admission
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it lies in object storage."""
+        return not self._discovery.files.watched
 
     @property
     def rows(self) -> int:
@@ -183,7 +194,7 @@ class Store:
         found = verdicts(self.tables, slice(begin, end), max_length, long_rows)
         return tuple(REASONS[at] for at in found.tolist())
 
-    def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
+    def view(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> ServedRows:
         """The rows of an order whose samples are at most `max_length` long, for serving.
 
         Its arrays are kept in the index directory, 12 bytes a row at most. Raises `StoreRefusedError`
@@ -194,7 +205,7 @@ class Store:
         check_usable(self.path, max_length, view.figures)
         return view
 
-    def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> StoreView:
+    def selection(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> ServedRows:
         """`view`, even if it has no rows."""
         check_splittable(self.path, self.loss_mask, long_rows)
         return open_view(self, self.tables, self._shard_rows, max_length, long_rows)

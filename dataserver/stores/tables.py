@@ -60,8 +60,15 @@ class Blocks:
 
         Arrow's part, then 4 bytes a token, 1 of mask, 8 a row, and those of weights and images.
         """
-        found = self.field("tokens") * 5 + (self.field("rows") + 1) * 8
-        return found + self.field("extra_bytes") + self.field("decoding_bytes")
+        return self._needed_bytes(slice(None))
+
+    def needed_bytes_of(self, block: int) -> int:
+        """`needed_bytes` of one block, as the table has it now."""
+        return int(self._needed_bytes(slice(block, block + 1))[0])
+
+    def _needed_bytes(self, blocks: slice) -> NDArray[np.int64]:
+        found = self.field("tokens")[blocks] * 5 + (self.field("rows")[blocks] + 1) * 8
+        return found + self.field("extra_bytes")[blocks] + self.field("decoding_bytes")[blocks]
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The block of each row of the shard, int64[n]."""
@@ -113,8 +120,11 @@ class Tables:
 
 def _open_blocks(path: Path, shards: int, digest: str) -> tuple[Blocks, ...] | None:
     table = _open_records(path, len(BLOCK_FIELDS), digest)
-    if table is None:
-        return None
+    return None if table is None else by_shard(table, shards)
+
+
+def by_shard(table: NDArray[np.int64], shards: int) -> tuple[Blocks, ...]:
+    """The records of all blocks, int64[b, 13], as those of each shard."""
     bounds = np.searchsorted(table[:, 0], np.arange(shards + 1))
     return tuple(_blocks(table[begin:end]) for begin, end in pairwise(bounds.tolist()))
 

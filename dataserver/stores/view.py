@@ -9,7 +9,7 @@ Everything per row is a mapped file in the index directory; nothing is a Python 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,36 +20,14 @@ from dataserver.stores.ahead import BlockRef
 from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.manifest import INDEX_VERSION
 from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, WEIGHTS, Figures, select
+from dataserver.stores.served import ServedRows, ViewedStore
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.slices import Slices, Wanted
 from dataserver.stores.tables import Tables
 
 
-class ViewedStore(Protocol):
-    """What a view needs of its store; see `store.Store`."""
-
-    @property
-    def path(self) -> Path | str:
-        """Where it is."""
-
-    @property
-    def index_dir(self) -> Path:
-        """Where views are kept."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Names the store in the index directory."""
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes that a token needs."""
-
-    def selection(self, max_length: int, long_rows: LongRows) -> "StoreView":
-        """The view for this longest sample, again."""
-
-
 class StoreView:
-    """The rows of a store that are served, numbered from 0 in store order; a row that is split counts by its pieces.
+    """The rows that are served of an eagerly admitted store; see `served.ServedRows`. A split row counts by its pieces.
 
     `kept`: int64[rows], their numbers in the store, or None where every row is kept in one piece.
     `piece_offsets`: int32[rows], first token of each piece, or None where no row is split.
@@ -149,6 +127,10 @@ class StoreView:
         flags = self._tables.image_flags
         return np.zeros(len(rows), dtype=np.bool_) if flags is None else flags[self.store_rows(rows)] > 0
 
+    def highest_token(self, rows: NDArray[np.int64]) -> tuple[int, int]:  # noqa: ARG002 - all rows were looked at
+        """Of the whole store."""
+        return self.store.max_token, self.store.max_token_row
+
     def read(self, rows: NDArray[np.int64], token_bytes: int, *, weights: bool = False, pixel_bytes: int = 0) -> Slices:
         """What is served of each of `rows` (int64[n]), tokens and mask, as a buffer a row.
 
@@ -205,7 +187,7 @@ def open_view(
     return view
 
 
-def _reopen_view(store: ViewedStore, max_length: int, long_rows: LongRows) -> StoreView:
+def _reopen_view(store: ViewedStore, max_length: int, long_rows: LongRows) -> ServedRows:
     return store.selection(max_length, long_rows)
 
 

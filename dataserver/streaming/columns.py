@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataserver.batching.table import ImageFormat, SourceTable
 from dataserver.errors import InvalidSpecError
 from dataserver.run_spec import OrderSpec, Source
-from dataserver.stores import Store, StoreView
+from dataserver.stores import ServedRows, Store
 
 
-def source_table(order: OrderSpec, stores: Sequence[Store], views: Sequence[StoreView]) -> SourceTable:
+def source_table(order: OrderSpec, stores: Sequence[Store], views: Sequence[ServedRows]) -> SourceTable:
     """The samples of an order.
 
     Raises `InvalidSpecError` for what its sources say about weights, and for images that cannot share a micro-batch.

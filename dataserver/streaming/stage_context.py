@@ -9,7 +9,7 @@ from dataserver.planning.stages import PlannedStage, Stage
 from dataserver.run_spec import BatchSpec, OrderSpec, check_fits
 from dataserver.sampling.build import sample_order
 from dataserver.sampling.union import plain_union
-from dataserver.stores import Store, StoreView
+from dataserver.stores import ServedRows, Store
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.columns import modalities, source_table
 from dataserver.streaming.message_size import check_message_size
@@ -22,7 +22,7 @@ class StageContext:
 
     order: OrderSpec
     stores: tuple[Store, ...]
-    views: tuple[StoreView, ...]
+    views: tuple[ServedRows, ...]
     table: SourceTable
     planned: PlannedStage
 
