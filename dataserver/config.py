@@ -36,6 +36,9 @@ class StoreConfig(Settings):
     is read, except what links to files inside lead to; the log names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
+    admission: Literal["eager", "lazy"] = "eager"
+    """`eager`: every row is checked before the store is served. `lazy`: only footers are read before, and each row group
+    or record batch is checked when it is first needed, for stores too large to go through."""
     split: str | None = Field(default=None, min_length=1)
     """The split to serve of a directory that `save_to_disk` of a `DatasetDict` wrote."""
     storage: dict[str, str] = Field(default_factory=dict)
@@ -46,9 +49,11 @@ class StoreConfig(Settings):
     and kept in the index directory: rendered once, they are a store like any other. Absent: `path` holds samples."""
 
     @model_validator(mode="after")
-    def _one_mask(self) -> Self:
+    def _rendered_as_rows_say(self) -> Self:
         if self.render is not None and self.loss_mask != "column":
             raise ValueError(f"loss_mask = {self.loss_mask!r} with render: `render.roles` says what is a target")
+        if self.render is not None and self.admission != "eager":
+            raise ValueError(f"admission = {self.admission!r} with render: conversations are all read to render them")
         return self
 
 

@@ -50,6 +50,12 @@ def _estimate(arguments: argparse.Namespace) -> int:
     config = config.model_copy(
         update={"stores": {name: store for name, store in config.stores.items() if name in wanted}}
     )
+    for name, store in config.stores.items():
+        if store.admission == "lazy":
+            raise InvalidConfigError(
+                f"store {name!r} is admitted lazily: how long its rows are is not known, and an estimate needs it. "
+                "Admit it eagerly; `dataserver store index` does the pass ahead of time"
+            )
     catalog = open_catalog(config)
     try:
         context = build_context(spec.order, catalog)

@@ -23,17 +23,15 @@ _MEANINGS: Final = {
 
 def report_text(store: "StoreInfo") -> str:
     """All there is to say about a store."""
+    known = store.admission == "eager"
     lines = [
         *_contents(store),
-        *_served(store),
+        *(_served(store) if known else _unknown(store)),
         *(f"{'ignored':<13}{entry.path} ({entry.reason})" for entry in store.ignored),
         *(f"{'link':<13}{link.path} -> {link.target}" for link in store.links),
-        *_amplification(store.read_amplification),
-        "",
-        *histogram_lines(store),
-        "",
-        *_padding(store.padding),
     ]
+    if known:
+        lines += [*_amplification(store.read_amplification), "", *histogram_lines(store), "", *_padding(store.padding)]
     return "\n".join(lines)
 
 
@@ -48,9 +46,10 @@ def _contents(store: "StoreInfo") -> Iterator[str]:
         yield f"             and {len(store.shards) - _SHARDS_SHOWN:,} more"
     yield "columns      " + ", ".join(f"{column.name}: {column.type}" for column in store.columns)
     yield f"rows         {store.rows:,}"
-    mean = store.tokens / max(1, store.rows)
-    yield f"tokens       {store.tokens:,}, {mean:,.0f} a row, longest row {store.longest_row:,}"
-    if store.max_token >= 0:
+    if store.admission == "eager":
+        mean = store.tokens / max(1, store.rows)
+        yield f"tokens       {store.tokens:,}, {mean:,.0f} a row, longest row {store.longest_row:,}"
+    if store.max_token >= 0 and store.admission == "eager":
         yield (
             f"token ids    up to {store.max_token:,} (row {store.max_token_row:,}), "
             f"{store.token_bytes} bytes each on the wire"
@@ -64,6 +63,13 @@ def _contents(store: "StoreInfo") -> Iterator[str]:
             f"{images.patch_values:,} values, {images.pixel_bytes} bytes each on the wire; up to "
             f"{images.bytes_per_token:,} bytes a token (row {images.densest_row:,})"
         )
+
+
+def _unknown(store: "StoreInfo") -> Iterator[str]:
+    """What is not known of a store whose rows are checked as they are needed."""
+    share = _percent(store.checked_rows, store.rows)
+    yield f"admission    lazy: {_count(store.checked_rows, 'row')} checked so far ({share})"
+    yield "tokens       not known yet, nor are lengths, drops and the highest token id"
 
 
 def _served(store: "StoreInfo") -> Iterator[str]:

@@ -31,13 +31,15 @@ class AdmissionReport:
 
     def admitted(self, name: str, store: Store) -> None:
         """Say what was admitted."""
+        figures = whole_figures(store)
+        contents = f"{store.tokens:,} tokens, longest {store.longest_row:,}, highest token {store.max_token}, "
+        if figures is None:
+            contents = "admitted lazily, so how many tokens is not known yet, "
         self._say(
-            f"store {name}: {store.rows:,} rows, {store.tokens:,} tokens, longest {store.longest_row:,}, "
-            f"highest token {store.max_token}, {len(store.shards)} {store.format} files, "
+            f"store {name}: {store.rows:,} rows, {contents}{len(store.shards)} {store.format} files, "
             f"fingerprint {store.fingerprint}"
         )
-        figures = whole_figures(store)
-        if figures.dropped:
+        if figures is not None and figures.dropped:
             reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in figures.dropped.items())
             self._say(f"store {name}: never served, whatever max_length is: {reasons}")
         for ignored in store.ignored:

@@ -192,6 +192,8 @@ def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:
     for name in catalog.names:
         store = catalog.get(name)
         metrics.store_rows.labels(name).set(store.rows)
-        metrics.store_tokens.labels(name).set(store.tokens)
-        for reason, rows in whole_figures(store).dropped.items():
-            metrics.store_dropped.labels(name, reason).set(rows)
+        figures = whole_figures(store)
+        if figures is not None:
+            metrics.store_tokens.labels(name).set(store.tokens)
+            for reason, rows in figures.dropped.items():
+                metrics.store_dropped.labels(name, reason).set(rows)

@@ -6,6 +6,7 @@ forward from the last sealed one, for at most `FARTHEST_AHEAD` steps.
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 
 from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, PlanMismatchError
@@ -13,6 +14,7 @@ from dataserver.ledger.interface import Ledger, Run
 from dataserver.ledger.steps import Seal
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
+from dataserver.stores.touching import when_known
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.threads import Threads
 
@@ -100,7 +102,7 @@ class StepDescriber:
 
 def _plan_ahead(context: RunContext, cursor: Cursor, cut: _Cut, step: int, abandoned: threading.Event) -> Plan:
     while not abandoned.is_set():
-        plan = context.planner.plan(cursor, cut.batch, cut.dp_world_size)
+        plan = when_known(partial(context.plan, cursor, cut.batch, cut.dp_world_size))
         if isinstance(plan, EndOfRun):
             raise OutOfRangeError(f"the run ends after step {cursor.step} ({plan.reason}): there is no step {step}")
         if plan.step == step:

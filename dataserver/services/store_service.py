@@ -9,7 +9,7 @@ from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.hosting import pages
 from dataserver.hosting.call import Call
 from dataserver.services import fields
-from dataserver.stores import Store
+from dataserver.stores import Admission, Store
 from dataserver.stores.description import describe_store
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.streaming.threads import Threads
@@ -62,19 +62,24 @@ class StoreService(StoreServiceServicer):
         if not begin < end <= begin + MOST_SAMPLES:
             raise InvalidRequestError(f"end_row = {end}: give {begin + 1} to {begin + MOST_SAMPLES}")
         rows = np.arange(begin, min(end, store.rows), dtype=np.int64)
-        tokens = int(np.minimum(store.lengths()[rows], bound or store.longest_row).sum())
-        if tokens * LISTED_TOKEN_BYTES > self._max_message_bytes:
-            raise InvalidRequestError(
-                f"rows {begin} to {end - 1} hold {tokens} tokens, too many for one answer of at most "
-                f"{self._max_message_bytes} bytes: ask for fewer rows"
-            )
-        return pb.ListSamplesResponse(samples=await self._threads.inspect(_samples, store, rows, bound))
+        return pb.ListSamplesResponse(samples=await self._threads.inspect(self._samples, store, rows, bound))
 
     async def _described_as_proto(self, name: str, store: Store, bound: int | None) -> pb.Store:
-        return store_to_proto(await self._threads.inspect(self._described, name, store, bound))
+        # How far a lazily admitted store is known changes.
+        describe = self._described if store.admission is Admission.EAGER else describe_store
+        return store_to_proto(await self._threads.inspect(describe, name, store, bound))
+
+    def _samples(self, store: Store, rows: NDArray[np.int64], bound: int | None) -> list[pb.Sample]:
+        tokens = int(np.minimum(store.lengths_of(rows), bound or store.longest_row).sum())
+        if tokens * LISTED_TOKEN_BYTES > self._max_message_bytes:
+            raise InvalidRequestError(
+                f"rows {rows[0]} to {rows[-1]} hold {tokens} tokens, too many for one answer of at most "
+                f"{self._max_message_bytes} bytes: ask for fewer rows"
+            )
+        return _read_samples(store, rows, bound)
 
 
-def _samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[pb.Sample]:
+def _read_samples(store: Store, rows: NDArray[np.int64], bound: int | None) -> list[pb.Sample]:
     numbers = rows.tolist()
     longest = bound or max(store.longest_row, 1)
     reasons = store.reasons(numbers[0], numbers[-1] + 1, longest)

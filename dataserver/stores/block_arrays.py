@@ -72,6 +72,10 @@ class BlockArrays:
         """Which of `blocks` (int64[n]) were found to be known before, bool[n]; `knows` finds it out."""
         return self._sure[blocks]
 
+    def noted(self) -> NDArray[np.bool_]:
+        """Which blocks somebody filled in, bool[b]; whether they are whole is not looked at."""
+        return np.asarray(self.arrays[KNOWN].reshape(-1, 2).any(axis=1))
+
     def knows(self, block: int) -> bool:
         """Whether a block is filled in."""
         if not self._sure[block]:

@@ -37,6 +37,16 @@ class LazyStore(Store):
         """Not known."""
         raise self._unknown("how long its rows are")
 
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Store.lengths_of`."""
+        when_known(partial(self._touching.require, rows))
+        return super().lengths_of(rows)
+
+    @property
+    def checked_rows(self) -> int:
+        """Those of the blocks that were needed so far, by whoever shares the index directory."""
+        return self._touching.checked_rows
+
     def read_rows(
         self, rows: Sequence[int] | NDArray[np.int64], *, max_length: int | None = None, images: bool = True
     ) -> list[Row]:

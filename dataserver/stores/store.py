@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
+from dataserver.stores.admitted import Admitted
 from dataserver.stores.amplification import read_amplification
 from dataserver.stores.discovery import Discovery, IgnoredPath
-from dataserver.stores.manifest import LengthBucket, Manifest, Shard
+from dataserver.stores.manifest import Manifest
 from dataserver.stores.row import Row, row_spans, rows_of
-from dataserver.stores.schema import Admission, Column, LossMask
+from dataserver.stores.schema import LossMask
 from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
 from dataserver.stores.served import ServedRows
 from dataserver.stores.shard_rows import ShardRows
@@ -25,13 +26,13 @@ from dataserver.stores.slices import Wanted
 from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import open_view
-from dataserver.wire.store_info import ImageFigures, ReadAmplificationInfo
+from dataserver.wire.store_info import ReadAmplificationInfo
 
 # Longest samples for which a store remembers its figures: some hundred bytes each.
 _KEPT_FIGURES = 64
 
 
-class Store:
+class Store(Admitted):
     """An admitted store. Reads are safe from several threads; pickles as a reference that reopens it.
 
     `path`, `index_dir` as given to `open_store`; `tables` are mapped and read-only. Row numbers count rows of the store
@@ -51,87 +52,17 @@ class Store:
     ) -> None:
         self.path = path
         self.index_dir = index_dir
+        super().__init__(manifest)
         self._discovery = discovery
-        self._manifest = manifest
         self.tables = tables
         self._reopen = reopen
         self._shard_rows = shard_rows
         self._figures = lru_cache(_KEPT_FIGURES)(partial(sum_up, tables))
 
     @property
-    def fingerprint(self) -> str:
-        """Hash of shard order, sizes, row counts and contents, and of where the mask comes from."""
-        return self._manifest.fingerprint
-
-    @property
-    def format(self) -> str:
-        """`arrow`, `parquet` or `json`."""
-        return self._manifest.format
-
-    @property
-    def loss_mask(self) -> LossMask:
-        """Where the loss mask comes from."""
-        return self._manifest.loss_mask
-
-    @property
-    def admission(self) -> Admission:
-        """When its rows are checked. Lazily: `tokens`, `longest_row`, `max_token` and the histogram are not known."""
-        return self._manifest.admission
-
-    @property
     def is_far(self) -> bool:
         """Whether it lies in object storage."""
         return not self._discovery.files.watched
-
-    @property
-    def rows(self) -> int:
-        """Rows, before any drop."""
-        return self._manifest.rows
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of all rows."""
-        return self._manifest.tokens
-
-    @property
-    def longest_row(self) -> int:
-        """Tokens of the longest row."""
-        return self._manifest.longest_row
-
-    @property
-    def max_token(self) -> int:
-        """The highest token id; -1 if there is no token."""
-        return self._manifest.max_token
-
-    @property
-    def max_token_row(self) -> int:
-        """The first row that has `max_token`."""
-        return self._manifest.max_token_row
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of one token on the wire, 2 or 4."""
-        return self._manifest.token_bytes
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether rows have a weight for each token."""
-        return self._manifest.has_weights
-
-    @property
-    def images(self) -> ImageFigures | None:
-        """The images of all rows; None where no row has any."""
-        return self._manifest.images
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns with the types that they have in the first shard."""
-        return self._manifest.shards[0].columns
-
-    @property
-    def shards(self) -> tuple[Shard, ...]:
-        """Files in the order in which their rows count."""
-        return self._manifest.shards
 
     @property
     def ignored(self) -> tuple[IgnoredPath, ...]:
@@ -157,9 +88,14 @@ class Store:
         """Tokens of each row, int32[rows], mapped and read-only."""
         return self.tables.lengths
 
-    def length_histogram(self) -> tuple[LengthBucket, ...]:
-        """How many rows are about as long, in powers of two."""
-        return self._manifest.length_histogram
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each of `rows`, int64[n]."""
+        return self.tables.lengths[rows].astype(np.int64)
+
+    @property
+    def checked_rows(self) -> int:
+        """Rows that were checked so far."""
+        return self.rows
 
     def read_rows(
         self, rows: Sequence[int] | NDArray[np.int64], *, max_length: int | None = None, images: bool = True

@@ -117,6 +117,11 @@ class Touching:
         """The block of each of `rows` (int64[n]), counted through the store."""
         return np.searchsorted(self.index.row_begins, rows, side="right") - 1
 
+    @property
+    def checked_rows(self) -> int:
+        """Rows of the blocks that are known."""
+        return int(np.diff(self.index.row_begins)[self.index.arrays.noted()].sum())
+
     def require(self, rows: NDArray[np.int64]) -> None:
         """Return if the blocks of `rows` are known; raises `UnknownBlocksError`."""
         self.require_blocks(self.blocks_of(rows), self.index.arrays.sure, self.index.arrays.knows, self.touch)

@@ -9,6 +9,7 @@ one by then, that is learnt and the step is planned anew.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from dataserver.config import ServerConfig
@@ -27,6 +28,7 @@ from dataserver.streaming.attendant import Attendant
 from dataserver.streaming.closing import Closing
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.fetches import Fetches
+from dataserver.streaming.known_rows import planned
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.once import Once
 from dataserver.streaming.outlook import Outlook
@@ -75,6 +77,7 @@ class LiveAttempt:
         )
         self.over: asyncio.Future[DataServerError] = asyncio.get_running_loop().create_future()
         self.local_ranks: dict[int, int] = {}
+        self._vocab_size = run.spec.vocab_size
         self._ledger = ledger
         self._threads = threads
         self._metrics = metrics
@@ -136,8 +139,9 @@ class LiveAttempt:
     async def _make_plan(self, outlook: Outlook, step: int) -> Plan | EndOfRun:
         begin = await self._begin_of(outlook, step)
         outlook.refuse_unknown_stage(begin)
-        planner = outlook.context.planner
-        plan = await self._threads.plan(planner.plan, begin, self.attempt.batch, self.attempt.dp_world_size)
+        attempt = self.attempt
+        ask = partial(outlook.context.plan, begin, attempt.batch, attempt.dp_world_size, vocab_size=self._vocab_size)
+        plan = await planned(self._threads, ask)
         if isinstance(plan, Plan):
             outlook.fetches.start(plan, set(self.local_ranks.values()))
         return plan

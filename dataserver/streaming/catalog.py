@@ -7,6 +7,7 @@ from dataserver.config import ServerConfig, StoreConfig
 from dataserver.errors import StoreNotFoundError
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores import (
+    Admission,
     BlockCache,
     Figures,
     LossMask,
@@ -66,6 +67,7 @@ def open_catalog(
             stores[name] = open_store(
                 _samples(name, settings, config, progress or _report_nothing),
                 loss_mask=LossMask(settings.loss_mask),
+                admission=Admission(settings.admission),
                 split=settings.split,
                 index_dir=config.index_dir,
                 progress=_named(progress or _report_nothing, name),
@@ -104,9 +106,9 @@ def open_disk_cache(config: ServerConfig) -> DiskCache | None:
     return DiskCache(config.disk_cache_dir or default_disk_cache_dir(), config.disk_cache_bytes)
 
 
-def whole_figures(store: Store) -> Figures:
-    """What is served of a store where no `max_length` cuts or drops anything, be it nothing."""
-    return store.figures(max(store.longest_row, 1))
+def whole_figures(store: Store) -> Figures | None:
+    """What is served of a store where no `max_length` cuts or drops anything, be it nothing; None: not known yet."""
+    return None if store.admission is Admission.LAZY else store.figures(max(store.longest_row, 1))
 
 
 def _named(progress: ReportStoreBytes, name: str) -> Callable[[int, int], None]:

@@ -1,11 +1,11 @@
-"""What a run takes of its stores besides tokens and masks: weights, if it says so, and images of one format."""
+"""What a run takes of its stores besides tokens and masks, and in which order it may take it of which store."""
 
 from collections.abc import Sequence
 
 from dataserver.batching.table import ImageFormat, SourceTable
 from dataserver.errors import InvalidSpecError
-from dataserver.run_spec import OrderSpec, Source
-from dataserver.stores import ServedRows, Store
+from dataserver.run_spec import OrderSpec, Shuffle, Source
+from dataserver.stores import Admission, ServedRows, Store
 
 
 def source_table(order: OrderSpec, stores: Sequence[Store], views: Sequence[ServedRows]) -> SourceTable:
@@ -19,6 +19,20 @@ def source_table(order: OrderSpec, stores: Sequence[Store], views: Sequence[Serv
         weighted=[_is_weighted(source, store) for source, store in zip(order.sources, stores, strict=True)],
         images=_image_format(order, stores),
     )
+
+
+def check_admission(order: OrderSpec, stores: Sequence[Store]) -> None:
+    """Raise `InvalidSpecError` for an order that would have a lazily admitted store fetched as a whole at once."""
+    if order.shuffle is not Shuffle.FULL:
+        return
+    for source, store in zip(order.sources, stores, strict=True):
+        if store.admission is Admission.LAZY and store.is_far:
+            raise InvalidSpecError(
+                f"store {source.store!r} lies in object storage and is admitted lazily, and shuffle = full takes the "
+                "rows of a step from all over it: the first steps would fetch and check nearly every block. Set "
+                "shuffle = block, or admit the store eagerly (`dataserver store index` does that ahead of time)",
+                store=source.store,
+            )
 
 
 def modalities(stores: Sequence[Store]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from dataserver.cursor import Cursor
 from dataserver.errors import ForeignCursorError
 from dataserver.ledger.interface import Run
 from dataserver.planning.fingerprint import differing_fields
+from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.planning.planner import Planner
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import BatchSpec, OrderSpec
@@ -43,6 +44,18 @@ class RunContext:
     def known_stages(self) -> str:
         """The last stage's fingerprint, which covers all of them: by which stages this plans."""
         return self.stages[-1].fingerprint
+
+    def plan(
+        self, begin: Cursor, batch: BatchSpec, dp_world_size: int, *, vocab_size: int | None = None
+    ) -> Plan | EndOfRun:
+        """`Planner.plan`, and the check of vocabulary that lazily admitted stores put off.
+
+        Raises `UnknownBlocksError` for rows of theirs that nobody has looked at: see `known_rows`.
+        """
+        plan = self.planner.plan(begin, batch, dp_world_size)
+        if isinstance(plan, Plan):
+            self.stages[plan.end.stage].check_planned_vocabulary(plan, vocab_size)
+        return plan
 
     def check_vocabulary(self, vocab_size: int | None) -> None:
         """Raise `InvalidSpecError` for a store with a token that the model does not know."""

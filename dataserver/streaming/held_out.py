@@ -7,6 +7,7 @@ here share their plans.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError, InvalidRequestError
@@ -16,6 +17,7 @@ from dataserver.run_spec import BatchSpec
 from dataserver.streaming.answers import encode_opened
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.fetches import Fetches
+from dataserver.streaming.known_rows import planned
 from dataserver.streaming.once import Once
 from dataserver.streaming.opening import EvalOpening
 from dataserver.streaming.registry import Registry, Session
@@ -32,6 +34,7 @@ class Reading:
 
     def __init__(self, spec: EvalSpec, dp_world_size: int, context: RunContext, threads: Threads) -> None:
         self.batch = spec.as_run().batch
+        self._vocab_size = spec.vocab_size
         self.context = context
         self._dp_world_size = dp_world_size
         self._threads = threads
@@ -64,14 +67,14 @@ class Reading:
         return Fetches([self.context.stages[0].table], self._threads)
 
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:
-        plan = await self._threads.plan(self._planned, begin)
+        plan = await planned(self._threads, partial(self._planned, begin))
         if isinstance(plan, Plan):
             self.fetches.start(plan, self._readers.keys())
         return plan
 
     def _planned(self, begin: Cursor) -> Plan | EndOfRun:
         self.context.stages[0].check_unchanged()
-        return self.context.planner.plan(begin, self.batch, self._dp_world_size)
+        return self.context.plan(begin, self.batch, self._dp_world_size, vocab_size=self._vocab_size)
 
 
 class HeldOuts:

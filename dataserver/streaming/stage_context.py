@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 
 from dataserver.batching.table import SourceTable
-from dataserver.errors import InvalidSpecError
+from dataserver.errors import DataServerError, InvalidSpecError, StoreDamagedError
 from dataserver.planning.fingerprint import order_fingerprint
+from dataserver.planning.plan import Plan
 from dataserver.planning.stages import PlannedStage, Stage
 from dataserver.run_spec import BatchSpec, OrderSpec, check_fits
 from dataserver.sampling.build import sample_order
 from dataserver.sampling.union import plain_union
-from dataserver.stores import ServedRows, Store
+from dataserver.stores import Admission, ServedRows, Store
 from dataserver.streaming.catalog import StoreCatalog
-from dataserver.streaming.columns import modalities, source_table
+from dataserver.streaming.columns import check_admission, modalities, source_table
 from dataserver.streaming.message_size import check_message_size
 from dataserver.streaming.samplers import sampler_of
 
@@ -48,16 +49,16 @@ class StageContext:
 
     def check_vocabulary(self, vocab_size: int | None) -> None:
         """Raise `InvalidSpecError` for a store with a token that the model does not know."""
-        if vocab_size is None:
-            return
         for name, store in zip(self.store_names, self.stores, strict=True):
-            if store.max_token >= vocab_size:
-                raise InvalidSpecError(
-                    f"store {name!r} row {store.max_token_row} holds token {store.max_token}, "
-                    f"but vocab_size = {vocab_size}: is this the right tokenizer?",
-                    store=name,
-                    row=store.max_token_row,
-                )
+            if store.admission is Admission.EAGER:
+                _check_token(name, store.max_token, store.max_token_row, vocab_size, InvalidSpecError)
+
+    def check_planned_vocabulary(self, plan: Plan, vocab_size: int | None) -> None:
+        """Raise `StoreDamagedError` for such a token in a block of a lazily admitted store that a step reads."""
+        for source, (name, store) in enumerate(zip(self.store_names, self.stores, strict=True)):
+            if vocab_size is not None and store.admission is Admission.LAZY:
+                token, row = self.views[source].highest_token(plan.samples.row[plan.samples.source == source])
+                _check_token(name, token, row, vocab_size, StoreDamagedError)
 
     def check_images(self, *, allowed: bool) -> None:
         """Raise `InvalidSpecError` for a store with images, unless the model takes them."""
@@ -85,6 +86,16 @@ class StageContext:
             )
 
 
+def _check_token(name: str, token: int, row: int, vocab_size: int | None, error: type[DataServerError]) -> None:
+    if vocab_size is not None and token >= vocab_size:
+        raise error(
+            f"store {name!r} row {row} holds token {token}, but vocab_size = {vocab_size}: is this the right "
+            "tokenizer?",
+            store=name,
+            row=row,
+        )
+
+
 def build_stage(
     stage: Stage, catalog: StoreCatalog, *, number: int = 0, before: str = "", most_samples: int | None = None
 ) -> StageContext:
@@ -94,6 +105,7 @@ def build_stage(
     """
     order = stage.order
     stores = tuple(catalog.get(source.store) for source in order.sources)
+    check_admission(order, stores)
     views = tuple(store.view(order.max_length, order.long_rows) for store in stores)
     table = source_table(order, stores, views)
     sampler = sampler_of(order)

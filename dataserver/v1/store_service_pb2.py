@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!dataserver/v1/store_service.proto\x12\rdataserver.v1\":\n\x11ListStoresRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"S\n\x12ListStoresResponse\x12$\n\x06stores\x18\x01 \x03(\x0b\x32\x14.dataserver.v1.Store\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"4\n\x0fGetStoreRequest\x12\r\n\x05store\x18\x01 \x01(\t\x12\x12\n\nmax_length\x18\x02 \x01(\x03\"7\n\x10GetStoreResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.dataserver.v1.Store\"\xdc\x05\n\x05Store\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x0c\n\x04rows\x18\x04 \x01(\x03\x12\x0e\n\x06tokens\x18\x05 \x01(\x03\x12\x13\n\x0blongest_row\x18\x06 \x01(\x05\x12\x11\n\tmax_token\x18\x07 \x01(\x03\x12\x13\n\x0btoken_bytes\x18\x08 \x01(\x05\x12&\n\x07\x63olumns\x18\t \x03(\x0b\x32\x15.dataserver.v1.Column\x12$\n\x06shards\x18\n \x03(\x0b\x32\x14.dataserver.v1.Shard\x12+\n\x07ignored\x18\x0b \x03(\x0b\x32\x1a.dataserver.v1.IgnoredPath\x12\x32\n\x07\x64ropped\x18\x0c \x03(\x0b\x32!.dataserver.v1.Store.DroppedEntry\x12\x11\n\tkept_rows\x18\r \x01(\x03\x12\x13\n\x0bkept_tokens\x18\x0e \x01(\x03\x12\x12\n\ncut_tokens\x18\x0f \x01(\x03\x12\x35\n\x10length_histogram\x18\x10 \x03(\x0b\x32\x1b.dataserver.v1.LengthBucket\x12\"\n\x05links\x18\x11 \x03(\x0b\x32\x13.dataserver.v1.Link\x12\x15\n\rmax_token_row\x18\x12 \x01(\x03\x12\x11\n\tloss_mask\x18\x13 \x01(\t\x12\x12\n\nmax_length\x18\x14 \x01(\x03\x12\'\n\x07padding\x18\x15 \x03(\x0b\x32\x16.dataserver.v1.Padding\x12<\n\x12read_amplification\x18\x16 \x01(\x0b\x32 .dataserver.v1.ReadAmplification\x12*\n\x06images\x18\x17 \x01(\x0b\x32\x1a.dataserver.v1.StoreImages\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xa8\x01\n\x0bStoreImages\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x11\n\tfirst_row\x18\x02 \x01(\x03\x12\x0e\n\x06images\x18\x03 \x01(\x03\x12\x0f\n\x07patches\x18\x04 \x01(\x03\x12\x14\n\x0cpatch_values\x18\x05 \x01(\x05\x12\x13\n\x0bpixel_bytes\x18\x06 \x01(\x05\x12\x17\n\x0f\x62ytes_per_token\x18\x07 \x01(\x03\x12\x13\n\x0b\x64\x65nsest_row\x18\x08 \x01(\x03\"U\n\x07Padding\x12\x1a\n\x12micro_batch_tokens\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08unpacked\x18\x03 \x01(\x01\x12\x0e\n\x06packed\x18\x04 \x01(\x01\"e\n\x11ReadAmplification\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x03\x12\x15\n\rdecoded_bytes\x18\x02 \x01(\x03\x12\x13\n\x0b\x63\x61\x63he_bytes\x18\x03 \x01(\x03\x12\x14\n\x0crows_per_row\x18\x04 \x01(\x01\"$\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\"A\n\x05Shard\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0c\n\x04rows\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"+\n\x0bIgnoredPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"$\n\x04Link\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\"8\n\x0cLengthBucket\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\x12\x0c\n\x04rows\x18\x03 \x01(\x03\"[\n\x12ListSamplesRequest\x12\r\n\x05store\x18\x01 \x01(\t\x12\x11\n\tbegin_row\x18\x02 \x01(\x03\x12\x0f\n\x07\x65nd_row\x18\x03 \x01(\x03\x12\x12\n\nmax_length\x18\x04 \x01(\x03\"=\n\x13ListSamplesResponse\x12&\n\x07samples\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Sample\"\x9b\x01\n\x06Sample\x12\x0b\n\x03row\x18\x01 \x01(\x03\x12\x0c\n\x04kept\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\tinput_ids\x18\x04 \x03(\x05\x42\x02\x10\x01\x12\x15\n\tloss_mask\x18\x05 \x03(\x08\x42\x02\x10\x01\x12\x17\n\x0bloss_weight\x18\x06 \x03(\x02\x42\x02\x10\x01\x12\x0e\n\x06images\x18\x07 \x01(\x05\x12\x0f\n\x07patches\x18\x08 \x01(\x03\x32\x84\x02\n\x0cStoreService\x12Q\n\nListStores\x12 .dataserver.v1.ListStoresRequest\x1a!.dataserver.v1.ListStoresResponse\x12K\n\x08GetStore\x12\x1e.dataserver.v1.GetStoreRequest\x1a\x1f.dataserver.v1.GetStoreResponse\x12T\n\x0bListSamples\x12!.dataserver.v1.ListSamplesRequest\x1a\".dataserver.v1.ListSamplesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!dataserver/v1/store_service.proto\x12\rdataserver.v1\":\n\x11ListStoresRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"S\n\x12ListStoresResponse\x12$\n\x06stores\x18\x01 \x03(\x0b\x32\x14.dataserver.v1.Store\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"4\n\x0fGetStoreRequest\x12\r\n\x05store\x18\x01 \x01(\t\x12\x12\n\nmax_length\x18\x02 \x01(\x03\"7\n\x10GetStoreResponse\x12#\n\x05store\x18\x01 \x01(\x0b\x32\x14.dataserver.v1.Store\"\x85\x06\n\x05Store\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x03 \x01(\t\x12\x0c\n\x04rows\x18\x04 \x01(\x03\x12\x0e\n\x06tokens\x18\x05 \x01(\x03\x12\x13\n\x0blongest_row\x18\x06 \x01(\x05\x12\x11\n\tmax_token\x18\x07 \x01(\x03\x12\x13\n\x0btoken_bytes\x18\x08 \x01(\x05\x12&\n\x07\x63olumns\x18\t \x03(\x0b\x32\x15.dataserver.v1.Column\x12$\n\x06shards\x18\n \x03(\x0b\x32\x14.dataserver.v1.Shard\x12+\n\x07ignored\x18\x0b \x03(\x0b\x32\x1a.dataserver.v1.IgnoredPath\x12\x32\n\x07\x64ropped\x18\x0c \x03(\x0b\x32!.dataserver.v1.Store.DroppedEntry\x12\x11\n\tkept_rows\x18\r \x01(\x03\x12\x13\n\x0bkept_tokens\x18\x0e \x01(\x03\x12\x12\n\ncut_tokens\x18\x0f \x01(\x03\x12\x35\n\x10length_histogram\x18\x10 \x03(\x0b\x32\x1b.dataserver.v1.LengthBucket\x12\"\n\x05links\x18\x11 \x03(\x0b\x32\x13.dataserver.v1.Link\x12\x15\n\rmax_token_row\x18\x12 \x01(\x03\x12\x11\n\tloss_mask\x18\x13 \x01(\t\x12\x12\n\nmax_length\x18\x14 \x01(\x03\x12\'\n\x07padding\x18\x15 \x03(\x0b\x32\x16.dataserver.v1.Padding\x12<\n\x12read_amplification\x18\x16 \x01(\x0b\x32 .dataserver.v1.ReadAmplification\x12*\n\x06images\x18\x17 \x01(\x0b\x32\x1a.dataserver.v1.StoreImages\x12\x11\n\tadmission\x18\x18 \x01(\t\x12\x14\n\x0c\x63hecked_rows\x18\x19 \x01(\x03\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xa8\x01\n\x0bStoreImages\x12\x0c\n\x04rows\x18\x01 \x01(\x03\x12\x11\n\tfirst_row\x18\x02 \x01(\x03\x12\x0e\n\x06images\x18\x03 \x01(\x03\x12\x0f\n\x07patches\x18\x04 \x01(\x03\x12\x14\n\x0cpatch_values\x18\x05 \x01(\x05\x12\x13\n\x0bpixel_bytes\x18\x06 \x01(\x05\x12\x17\n\x0f\x62ytes_per_token\x18\x07 \x01(\x03\x12\x13\n\x0b\x64\x65nsest_row\x18\x08 \x01(\x03\"U\n\x07Padding\x12\x1a\n\x12micro_batch_tokens\x18\x01 \x01(\x03\x12\x0c\n\x04rows\x18\x02 \x01(\x03\x12\x10\n\x08unpacked\x18\x03 \x01(\x01\x12\x0e\n\x06packed\x18\x04 \x01(\x01\"e\n\x11ReadAmplification\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x03\x12\x15\n\rdecoded_bytes\x18\x02 \x01(\x03\x12\x13\n\x0b\x63\x61\x63he_bytes\x18\x03 \x01(\x03\x12\x14\n\x0crows_per_row\x18\x04 \x01(\x01\"$\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\"A\n\x05Shard\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0c\n\x04rows\x18\x03 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"+\n\x0bIgnoredPath\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"$\n\x04Link\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\"8\n\x0cLengthBucket\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x05\x12\x0c\n\x04rows\x18\x03 \x01(\x03\"[\n\x12ListSamplesRequest\x12\r\n\x05store\x18\x01 \x01(\t\x12\x11\n\tbegin_row\x18\x02 \x01(\x03\x12\x0f\n\x07\x65nd_row\x18\x03 \x01(\x03\x12\x12\n\nmax_length\x18\x04 \x01(\x03\"=\n\x13ListSamplesResponse\x12&\n\x07samples\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Sample\"\x9b\x01\n\x06Sample\x12\x0b\n\x03row\x18\x01 \x01(\x03\x12\x0c\n\x04kept\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\tinput_ids\x18\x04 \x03(\x05\x42\x02\x10\x01\x12\x15\n\tloss_mask\x18\x05 \x03(\x08\x42\x02\x10\x01\x12\x17\n\x0bloss_weight\x18\x06 \x03(\x02\x42\x02\x10\x01\x12\x0e\n\x06images\x18\x07 \x01(\x05\x12\x0f\n\x07patches\x18\x08 \x01(\x03\x32\x84\x02\n\x0cStoreService\x12Q\n\nListStores\x12 .dataserver.v1.ListStoresRequest\x1a!.dataserver.v1.ListStoresResponse\x12K\n\x08GetStore\x12\x1e.dataserver.v1.GetStoreRequest\x1a\x1f.dataserver.v1.GetStoreResponse\x12T\n\x0bListSamples\x12!.dataserver.v1.ListSamplesRequest\x1a\".dataserver.v1.ListSamplesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,31 +48,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTORERESPONSE']._serialized_start=251
   _globals['_GETSTORERESPONSE']._serialized_end=306
   _globals['_STORE']._serialized_start=309
-  _globals['_STORE']._serialized_end=1041
-  _globals['_STORE_DROPPEDENTRY']._serialized_start=995
-  _globals['_STORE_DROPPEDENTRY']._serialized_end=1041
-  _globals['_STOREIMAGES']._serialized_start=1044
-  _globals['_STOREIMAGES']._serialized_end=1212
-  _globals['_PADDING']._serialized_start=1214
-  _globals['_PADDING']._serialized_end=1299
-  _globals['_READAMPLIFICATION']._serialized_start=1301
-  _globals['_READAMPLIFICATION']._serialized_end=1402
-  _globals['_COLUMN']._serialized_start=1404
-  _globals['_COLUMN']._serialized_end=1440
-  _globals['_SHARD']._serialized_start=1442
-  _globals['_SHARD']._serialized_end=1507
-  _globals['_IGNOREDPATH']._serialized_start=1509
-  _globals['_IGNOREDPATH']._serialized_end=1552
-  _globals['_LINK']._serialized_start=1554
-  _globals['_LINK']._serialized_end=1590
-  _globals['_LENGTHBUCKET']._serialized_start=1592
-  _globals['_LENGTHBUCKET']._serialized_end=1648
-  _globals['_LISTSAMPLESREQUEST']._serialized_start=1650
-  _globals['_LISTSAMPLESREQUEST']._serialized_end=1741
-  _globals['_LISTSAMPLESRESPONSE']._serialized_start=1743
-  _globals['_LISTSAMPLESRESPONSE']._serialized_end=1804
-  _globals['_SAMPLE']._serialized_start=1807
-  _globals['_SAMPLE']._serialized_end=1962
-  _globals['_STORESERVICE']._serialized_start=1965
-  _globals['_STORESERVICE']._serialized_end=2225
+  _globals['_STORE']._serialized_end=1082
+  _globals['_STORE_DROPPEDENTRY']._serialized_start=1036
+  _globals['_STORE_DROPPEDENTRY']._serialized_end=1082
+  _globals['_STOREIMAGES']._serialized_start=1085
+  _globals['_STOREIMAGES']._serialized_end=1253
+  _globals['_PADDING']._serialized_start=1255
+  _globals['_PADDING']._serialized_end=1340
+  _globals['_READAMPLIFICATION']._serialized_start=1342
+  _globals['_READAMPLIFICATION']._serialized_end=1443
+  _globals['_COLUMN']._serialized_start=1445
+  _globals['_COLUMN']._serialized_end=1481
+  _globals['_SHARD']._serialized_start=1483
+  _globals['_SHARD']._serialized_end=1548
+  _globals['_IGNOREDPATH']._serialized_start=1550
+  _globals['_IGNOREDPATH']._serialized_end=1593
+  _globals['_LINK']._serialized_start=1595
+  _globals['_LINK']._serialized_end=1631
+  _globals['_LENGTHBUCKET']._serialized_start=1633
+  _globals['_LENGTHBUCKET']._serialized_end=1689
+  _globals['_LISTSAMPLESREQUEST']._serialized_start=1691
+  _globals['_LISTSAMPLESREQUEST']._serialized_end=1782
+  _globals['_LISTSAMPLESRESPONSE']._serialized_start=1784
+  _globals['_LISTSAMPLESRESPONSE']._serialized_end=1845
+  _globals['_SAMPLE']._serialized_start=1848
+  _globals['_SAMPLE']._serialized_end=2003
+  _globals['_STORESERVICE']._serialized_start=2006
+  _globals['_STORESERVICE']._serialized_end=2266
 # @@protoc_insertion_point(module_scope)

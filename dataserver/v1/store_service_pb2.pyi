@@ -37,7 +37,7 @@ class GetStoreResponse(_message.Message):
     def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
 
 class Store(_message.Message):
-    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification", "images")
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification", "images", "admission", "checked_rows")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,8 @@ class Store(_message.Message):
     PADDING_FIELD_NUMBER: _ClassVar[int]
     READ_AMPLIFICATION_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
+    ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_ROWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     fingerprint: str
     format: str
@@ -91,7 +93,9 @@ class Store(_message.Message):
     padding: _containers.RepeatedCompositeFieldContainer[Padding]
     read_amplification: ReadAmplification
     images: StoreImages
-    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ..., images: _Optional[_Union[StoreImages, _Mapping]] = ...) -> None: ...
+    admission: str
+    checked_rows: int
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ..., images: _Optional[_Union[StoreImages, _Mapping]] = ..., admission: _Optional[str] = ..., checked_rows: _Optional[int] = ...) -> None: ...
 
 class StoreImages(_message.Message):
     __slots__ = ("rows", "first_row", "images", "patches", "patch_values", "pixel_bytes", "bytes_per_token", "densest_row")

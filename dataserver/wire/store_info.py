@@ -95,7 +95,8 @@ class ImageFigures:
 class StoreInfo:
     """A store as it was admitted; what is dropped, served and padded is for samples of at most `max_length`.
 
-    `read_amplification`: None where rows cost no more than their own bytes, wherever they lie.
+    `read_amplification`: None where rows cost no more than their own bytes, wherever they lie. `admission`: `eager` or
+    `lazy`; lazily, only `checked_rows` of the rows were looked at, and what depends on all of them is 0 or empty.
     """
 
     name: str
@@ -120,6 +121,8 @@ class StoreInfo:
     max_length: int
     padding: tuple[PaddingInfo, ...]
     read_amplification: ReadAmplificationInfo | None
+    admission: str
+    checked_rows: int
     images: ImageFigures | None = None
 
 

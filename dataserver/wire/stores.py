@@ -50,6 +50,8 @@ def store_from_proto(message: pb.Store) -> StoreInfo:
         links=tuple(LinkInfo(path=link.path, target=link.target) for link in message.links),
         max_token_row=message.max_token_row,
         loss_mask=message.loss_mask,
+        admission=message.admission,
+        checked_rows=message.checked_rows,
         max_length=message.max_length,
         padding=tuple(_padding_from_proto(padding) for padding in message.padding),
         images=_images_from_proto(message.images) if message.HasField("images") else None,

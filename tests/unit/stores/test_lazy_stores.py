@@ -30,6 +30,11 @@ from dataserver.stores.touching import UnknownBlocksError, when_known
 ROWS, PER_SHARD, PER_BLOCK = 90, 30, 10
 
 
+@pytest.fixture(params=["arrow_stream", "parquet"])
+def form(request):
+    return request.param
+
+
 @pytest.fixture
 def directory(tmp_path, write, form):
     """A store of three shards with empty rows, rows without a target, and rows of up to 20 tokens."""
@@ -96,6 +101,7 @@ def seen_of(view, rows):
     return when_known(ask)
 
 
+@pytest.mark.parametrize("form", ["arrow_file", "arrow_stream", "arrow_lz4", "parquet"], indirect=True)
 @pytest.mark.parametrize("where", ["disk", "storage"])
 def test_a_lazy_store_holds_the_rows_of_the_eager_one(tmp_path, directory, bucket, where):
     path = directory if where == "disk" else bucket(directory)
