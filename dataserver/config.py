@@ -37,8 +37,8 @@ class StoreConfig(Settings):
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
     admission: Literal["eager", "lazy"] = "eager"
-    """`eager`: every row is checked before the store is served. `lazy`: only footers are read before, and each row group
-    or record batch is checked when it is first needed, for stores too large to go through."""
+    """`eager`: every row is checked before the store is served. `lazy`: only footers are read before, and each row
+    group or record batch is checked when it is first needed, for stores too large to go through."""
     split: str | None = Field(default=None, min_length=1)
     """The split to serve of a directory that `save_to_disk` of a `DatasetDict` wrote."""
     storage: dict[str, str] = Field(default_factory=dict)

@@ -14,7 +14,7 @@ from dataserver.ledger.interface import Ledger, Run
 from dataserver.ledger.steps import Seal
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
-from dataserver.stores.touching import when_known
+from dataserver.stores.unknown_blocks import when_known
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.threads import Threads
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from dataserver.stores.discovery import Discovery
+from dataserver.stores.footers import read_footers
 from dataserver.stores.index import Building, write_atomically
 from dataserver.stores.lazy_index import LazyIndex, lazy_path, open_lazy_index
 from dataserver.stores.manifest import Manifest
@@ -19,9 +20,6 @@ def admit_lazily(place: Place, discovery: Discovery) -> tuple[Manifest, LazyInde
 
     Raises `StoreRefusedError` for what footers show, and for a store that has to be admitted eagerly.
     """
-    # Imported here: a warm open needs no pyarrow.
-    from dataserver.stores.footers import read_footers  # noqa: PLC0415
-
     manifest = place.recorded(discovery)
     index = None if manifest is None else _open(place, manifest)
     while manifest is None or index is None:

@@ -15,7 +15,8 @@ from dataserver.stores.lazy_view import LazyView, open_lazy_view
 from dataserver.stores.row import Row
 from dataserver.stores.selection import Figures
 from dataserver.stores.store import Store
-from dataserver.stores.touching import Touching, when_known
+from dataserver.stores.touching import Touching
+from dataserver.stores.unknown_blocks import when_known
 
 # Views that are kept: each holds a few bytes a block.
 _KEPT_VIEWS = 16

@@ -20,8 +20,6 @@ from dataserver.stores.copies import JsonCopies
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.eager import admit_eagerly
 from dataserver.stores.index import default_index_dir
-from dataserver.stores.lazy import admit_lazily
-from dataserver.stores.lazy_store import LazyStore
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.place import Place, discover_at
 from dataserver.stores.progress import ReportBytes, report_nothing
@@ -117,7 +115,11 @@ class _Opening:
         manifest, tables = admit_eagerly(self.place, self.discovery, progress)
         return Store(**self._parts(manifest, tables))
 
-    def lazily(self) -> LazyStore:
+    def lazily(self) -> Store:
+        # Imported here: stores that are mapped are served without pyarrow.
+        from dataserver.stores.lazy import admit_lazily  # noqa: PLC0415
+        from dataserver.stores.lazy_store import LazyStore  # noqa: PLC0415
+
         manifest, index = admit_lazily(self.place, self.discovery)
         return LazyStore(index=index, cache=self.cache, **self._parts(manifest, index.tables))
 

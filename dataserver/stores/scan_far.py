@@ -1,6 +1,6 @@
 """The scan of a shard in object storage: fetched once, from its beginning to its end.
 
-window ──> spans of a block ──┬─> digest of each ──> spans.i8
+file ──> spans of a block ──┬─> digest of each ──> spans.i8
 └─> checked and indexed as any other block
 """
 
@@ -13,27 +13,27 @@ from dataserver.stores.far_files import FarFile, far_decoding_bytes, open_far_fi
 from dataserver.stores.files import ByteSource, FileStamp, Span
 from dataserver.stores.layout import NOWHERE
 from dataserver.stores.manifest import Shard
+from dataserver.stores.read_through import ReadThrough
 from dataserver.stores.scan_block import Scan, Where, scan_block
 from dataserver.stores.schema import selected_columns, served_columns
 from dataserver.stores.spans import HEADS, SPANS, span_record
 from dataserver.stores.tables import BLOCKS
-from dataserver.stores.window import Window
 
 
 def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp) -> Shard:
     """Admit shard `number` of the store, an object."""
     begin_row = scan.figures.rows
-    with Window(source, scan.hashed) as window:
-        file = open_far_file(scan.discovery.format, window)
+    with ReadThrough(source, scan.hashed) as through:
+        file = open_far_file(scan.discovery.format, through)
         names = [column.name for column in file.columns]
         selected = selected_columns(names, scan.loss_mask)
         blocks = zip(file.blocks(selected), file.blocks(served_columns(names, scan.loss_mask)), strict=True)
         count = 0
         for block, (checked, served) in enumerate(blocks):
-            window.reach((*checked.spans, *served.spans))
-            _note_spans(scan, window, number, block, served.spans)
+            through.reach((*checked.spans, *served.spans))
+            _note_spans(scan, through, number, block, served.spans)
             where = Where(shard=source.name, unit=file.unit, block=block, row=scan.figures.rows - begin_row)
-            pieces = [(span, window.read(*span)) for span in checked.spans]
+            pieces = [(span, through.read(*span)) for span in checked.spans]
             found = scan_block(scan, where, file.decode(block, pieces, selected))
             if scan.images is not None:
                 scan.images.place(0, 0)
@@ -50,9 +50,9 @@ def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp
             count += 1
         file.check_end(count)
         head, data = file.head
-        _check_head(window, file, source.name)
+        _check_head(through, file, source.name)
         scan.building.append(HEADS, np.frombuffer(data, np.uint8))
-        digest = window.hexdigest()
+        digest = through.hexdigest()
     return Shard(
         path=source.name,
         stamp=stamp,
@@ -65,14 +65,14 @@ def scan_far_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp
     )
 
 
-def _note_spans(scan: Scan, window: Window, shard: int, block: int, spans: Sequence[Span]) -> None:
+def _note_spans(scan: Scan, through: ReadThrough, shard: int, block: int, spans: Sequence[Span]) -> None:
     for span in spans:
-        scan.building.append(SPANS, span_record(shard, block, span, window.read(*span)))
+        scan.building.append(SPANS, span_record(shard, block, span, through.read(*span)))
 
 
-def _check_head(window: Window, file: FarFile, name: str) -> None:
+def _check_head(through: ReadThrough, file: FarFile, name: str) -> None:
     """The head was read out of turn: what was checked must be what was hashed."""
     head, data = file.head
-    window.reach([head])
-    if window.read(*head) != data:
+    through.reach([head])
+    if through.read(*head) != data:
         raise StoreRefusedError(f"Shard '{name}' gave other bytes when it was read again.", shard=name)

@@ -49,7 +49,7 @@ class ServedRows(Protocol):
 
     Of an eagerly admitted store these are the rows that are served. Of a lazily admitted one they are all rows: those
     of which nothing is served have the length 0. Its methods that say anything of a row raise
-    `touching.UnknownBlocksError` until the block of the row is known, and its figures are 0.
+    `UnknownBlocksError` until the block of the row is known, and its figures are 0.
     """
 
     @property

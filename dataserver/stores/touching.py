@@ -1,8 +1,7 @@
 """The blocks of a lazily admitted store, checked when they are first needed.
 
-    rows ──> blocks nobody has seen ──UnknownBlocksError──> whoever may wait calls each `Touch` ──> asks again
-                                       touch: bytes ──> first fault? ──> digests, lengths, first targets … ──> index
-                                                                    └──> decoded while they are at hand
+    touch: bytes ──> first fault? ──> digests, lengths, first targets … ──> index
+                                 └──> decoded while they are at hand
 
 The rules and their messages are those of the eager pass. Only the class of the error differs: a store that is being
 served is damaged, where one that is not yet served is refused.
@@ -10,10 +9,9 @@ served is damaged, where one that is not yet served is refused.
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,51 +31,14 @@ from dataserver.stores.schema import LossMask, selected_columns
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.spans import SPANS, span_record
 from dataserver.stores.tables import BLOCK_FIELDS, BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
-
-T = TypeVar("T")
+from dataserver.stores.unknown_blocks import Touch, UnknownBlocksError
 
 # A check makes some temporaries beside the bytes of a block: about 50 MiB for large blocks, in proportion for small.
 _CHECK_BYTES = 50 << 20
 _CHECK_TIMES = 8
 
-# Blocks that one thread each checks at once; a thread waits for the storage most of the time.
-_THREADS = 16
-
 # So many locks keep threads from checking the same block twice; other processes may, and find out the same.
 _LOCKS = 64
-
-
-class UnknownBlocksError(Exception):
-    """Rows were asked for whose blocks nobody has checked. Never leaves the server."""
-
-    def __init__(self, touches: list["Touch"]) -> None:
-        super().__init__(f"{len(touches)} blocks are not known yet")
-        self.touches = touches
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
-    """Makes a block known. `store`: the fingerprint of its store."""
-
-    store: str
-    block: int
-    make_known: Callable[[int], None]
-
-    def __call__(self) -> None:
-        """Check the block; raises `StoreDamagedError` for its first fault, and what reading it raises."""
-        self.make_known(self.block)
-
-
-def when_known(ask: Callable[[], T]) -> T:
-    """What `ask` returns, once the blocks that it needs are known. Blocks; raises the first fault in row order."""
-    while True:
-        try:
-            return ask()
-        except UnknownBlocksError as unknown:
-            with ThreadPoolExecutor(min(_THREADS, len(unknown.touches))) as pool:
-                found = [pool.submit(touch) for touch in unknown.touches]
-            for each in found:
-                each.result()
 
 
 @dataclass(slots=True, kw_only=True)

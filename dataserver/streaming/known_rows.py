@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from dataserver.stores.touching import UnknownBlocksError
+from dataserver.stores.unknown_blocks import UnknownBlocksError
 from dataserver.streaming.threads import Threads
 
 T = TypeVar("T")

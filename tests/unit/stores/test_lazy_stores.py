@@ -25,7 +25,7 @@ from dataserver.run_spec import LongRows
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.storage.memory import MemoryStorage
 from dataserver.stores import Admission, BlockCache, LossMask, open_store
-from dataserver.stores.touching import UnknownBlocksError, when_known
+from dataserver.stores.unknown_blocks import UnknownBlocksError, when_known
 
 ROWS, PER_SHARD, PER_BLOCK = 90, 30, 10
 

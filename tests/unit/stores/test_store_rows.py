@@ -82,7 +82,7 @@ def test_any_rows_in_any_form_are_read_and_served_as_written(
         patch.setattr(pieces, "PIECE_TOKENS", chunk)
         patch.setattr(pieces, "_PIECE_ROWS", chunk)
         patch.setattr(selection, "_CHUNK_ROWS", chunk)
-        patch.setattr(selection, "_CHUNK_TOKENS", chunk)
+        patch.setattr("dataserver.stores.long_rows._CHUNK_TOKENS", chunk)
         patch.setattr(shard_rows, "_MAX_READERS", 1)
         patch.setattr(neighbours, "_MOST_SHARDS", chunk)
         directory = Path(scratch, "store")

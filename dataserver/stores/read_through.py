@@ -2,7 +2,7 @@
 
     storage ══ chunks, a few in flight ══> hashed ──> kept while they are wanted ──> read
 
-Whoever scans says which bytes it will read next (`reach`); the window goes on up to there, hashing
+Whoever scans says which bytes it will read next (`reach`); reading goes on up to there, hashing
 all that it passes and keeping what is wanted. A read close ahead moves it on as well. Any other read
 goes to the file itself: a footer at its end, say.
 """
@@ -22,7 +22,7 @@ CHUNK_BYTES = 8 << 20
 CHUNKS_AHEAD = 4
 
 
-class Window:
+class ReadThrough:
     """A `files.ByteSource` over `source` that reads ahead; for one thread. `hashed` is told of bytes as they pass."""
 
     local_path = None
