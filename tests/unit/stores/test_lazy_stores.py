@@ -339,7 +339,7 @@ import sys, hashlib
 from pathlib import Path
 import numpy as np
 from dataserver.stores import Admission, open_store
-from dataserver.stores.touching import when_known
+from dataserver.stores.unknown_blocks import when_known
 
 store = open_store(sys.argv[1], admission=Admission.LAZY, index_dir=Path(sys.argv[2]))
 view = store.view(8)
@@ -364,7 +364,10 @@ def start_party(directory: Path, index: Path, seed: int, *more: str) -> subproce
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert party.stdout.readline() == "ready\n"
+    if party.stdout.readline() != "ready\n":
+        party.kill()
+        party.communicate()
+        raise AssertionError("it did not come to its store")
     return party
 
 
