@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from dataserver.cli.main import COMMANDS
+from orchestrator.cli import evals
 
 TITLE = """# Command line
 
@@ -24,7 +25,7 @@ def cli_page() -> str:
     commands = parser.add_subparsers()
     for command in COMMANDS:
         import_module(f"dataserver.cli.{command}").add_parser(commands)
-    return "\n".join([TITLE, *sections(parser)])
+    return "\n".join([TITLE, *sections(parser), *sections(evals.parser())])
 
 
 def sections(parser: argparse.ArgumentParser, purpose: str = "") -> Iterator[str]:

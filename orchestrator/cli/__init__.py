@@ -1,0 +1,1 @@
+"""The command line: `main` runs an orchestrator, `evals` looks at what evals came to."""
