@@ -23,14 +23,21 @@ def serve(config: OrchestratorConfig, endpoints: str, say: Callable[[str], None]
 async def _serve(config: OrchestratorConfig, endpoints: str, say: Callable[[str], None]) -> int:
     orchestrator = Orchestrator(config, endpoints)
     end_on_signals(orchestrator.ending, say)
-    address = await orchestrator.start()
+    starting = asyncio.ensure_future(orchestrator.start())
+    ending = asyncio.ensure_future(orchestrator.ending.wait())
     try:
+        await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return 0
+        address = starting.result()
         if orchestrator.metrics_port:
             host, _ = split_address(config.serve.metrics_listen)
             say(f"metrics on http://{join_address(host, orchestrator.metrics_port)}/metrics")
         say(f"listening on {address}")
         await orchestrator.run()
     finally:
+        ending.cancel()
         await orchestrator.stop()
     say("ended")
     return 0
