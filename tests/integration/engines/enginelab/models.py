@@ -9,6 +9,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.qwen3 import Qwen3Config, Qwen3ForCausalLM
 
+from orchestrator.engines.interface import Completion
+
+TOLERANCE = 1e-4
 CHAT_TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}:{{ m['content'] }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant:{% endif %}"
@@ -88,3 +91,10 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
+
+
+def assert_computes_as(model: TinyModel, prompt: list[int], completion: Completion) -> None:
+    """Engines and trainer compute the same in float32, by other kernels."""
+    wanted = model.logprobs(prompt, list(completion.token_ids))
+    assert completion.logprobs is not None
+    torch.testing.assert_close(torch.tensor(completion.logprobs), wanted, atol=TOLERANCE, rtol=0)

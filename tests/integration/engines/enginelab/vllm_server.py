@@ -4,13 +4,16 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
+
+from enginelab.models import TinyModel
 
 REPOSITORY = Path(__file__).parents[4]
 # Some 30 s on an idle machine; importing vLLM on a busy one takes minutes.
@@ -50,9 +53,10 @@ def vllm_python() -> str:
 class VllmServer:
     """`url` once it is healthy; `log` is what it said."""
 
-    def __init__(self, model: Path, log: Path) -> None:
+    def __init__(self, model: Path, log: Path, arguments: Sequence[str]) -> None:
         self.log = log
         self._command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", *ARGUMENTS]
+        self._command += arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
@@ -102,10 +106,21 @@ class VllmServer:
             return False
 
 
+@dataclass(frozen=True)
+class Lab:
+    """Servers of one model. `model`: as the trainer has it; `directory`: for whatever a test leaves behind."""
+
+    model: TinyModel
+    servers: list[VllmServer]
+    directory: Path
+
+
 @contextmanager
-def running_vllm(model: Path, directory: Path, count: int = 1) -> Iterator[list[VllmServer]]:
+def running_vllm(
+    model: Path, directory: Path, count: int = 1, arguments: Sequence[str] = ()
+) -> Iterator[list[VllmServer]]:
     """`count` servers of one model, started side by side."""
-    servers = [VllmServer(model, directory / f"vllm{number}.log") for number in range(count)]
+    servers = [VllmServer(model, directory / f"vllm{number}.log", arguments) for number in range(count)]
     try:
         for server in servers:
             server.start()
