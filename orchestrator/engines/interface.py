@@ -4,7 +4,7 @@ An engine serves one version of the weights, whole. To give it another, in this 
 
     abort_requests   what nobody wants any more; only while it is not paused
     pause            what is in flight freezes and is kept
-    begin_update     the offered names, types and shapes are compared with the model, then the update opens
+    begin_update     the announced names, types and shapes are compared with the model, then the update opens
     receive          loads the weights while the trainer sends them; returns their checksum
     finish_update    makes them the engine's own and publishes their label
     reset_prefix_cache
@@ -135,7 +135,7 @@ class Engine(Protocol):
         """Goes on; may be repeated. Only when no update is open."""
 
     async def begin_update(self, transfer: Transfer) -> None:
-        """Compares the offer with the model, then opens the update of a paused engine.
+        """Compares what is announced with the model, then opens the update of a paused engine.
 
         Raises `WeightsMismatchError` or `EngineRefusedError` when the engine is as it was, `UpdateFailedError` when
         the update may be open.

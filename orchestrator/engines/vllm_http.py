@@ -55,8 +55,8 @@ class VllmEngine:
         self._restart = tuple(restart)
         self._limits = limits or VllmLimits()
         self._calls = HttpCalls(name, url)
-        # While its workers receive, vLLM answers nothing but its health.
-        self._receiving = False
+        # While its workers receive or finish, vLLM answers nothing but its health.
+        self._busy = False
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class VllmEngine:
         try:
             async with asyncio.timeout(STATUS_LIMIT_S):
                 await self._calls.get("/health", STATUS_LIMIT_S)
-                if self._receiving:
+                if self._busy:
                     return EngineStatus(healthy=True, paused=True, update_open=True)
                 return await self._status()
         except EngineError as error:
@@ -103,11 +103,11 @@ class VllmEngine:
         await self._calls.post("/resume", self._limits.control_s)
 
     async def begin_update(self, transfer: Transfer) -> None:
-        """Compares the offer with the model, then opens the update."""
+        """Compares what is announced with the model, then opens the update."""
         if not await self._paused():
             raise EngineRefusedError(self._name, "begin_update", "it is not paused")
         await self._refuse_if_open("begin_update")
-        await self._offer(transfer)
+        await self._announce(transfer)
         try:
             await self._calls.post_once("/start_weight_update", self._limits.control_s)
         except EngineError as error:
@@ -116,21 +116,24 @@ class VllmEngine:
     async def receive(self, transfer: Transfer) -> str:
         """Loads the weights while they are sent; see `Engine`."""
         body = {"update_info": {"sync_id": transfer.sync_id}}
-        self._receiving = True
+        self._busy = True
         try:
             await self._calls.post_once("/update_weights", transfer.deadline_s + GRACE_S, body)
             return await self._agreed_checksum()
         except EngineError as error:
             raise UpdateFailedError(self._name, "receive", str(error)) from error
         finally:
-            self._receiving = False
+            self._busy = False
 
     async def finish_update(self, label: str) -> None:
         """Makes the new weights the engine's own and labels them."""
+        self._busy = True
         try:
             await self._calls.post_once("/finish_weight_update", self._limits.control_s, {"weight_version": label})
         except EngineError as error:
             raise UpdateFailedError(self._name, "finish_update", str(error)) from error
+        finally:
+            self._busy = False
 
     async def reset_prefix_cache(self) -> None:
         """Forgets what the old weights computed, of frozen requests too: they compute their prefix anew."""
@@ -180,18 +183,21 @@ class VllmEngine:
         if any(report.open for report in await self._reports()):
             raise EngineRefusedError(self._name, call, "its update did not finish: restart it")
 
-    async def _offer(self, transfer: Transfer) -> None:
+    async def _announce(self, transfer: Transfer) -> None:
         body = {"init_info": init_request(transfer)}
-        try:
-            await self._calls.post_once("/init_weight_transfer_engine", self._limits.control_s, body)
-        except EngineError as error:
-            for report in await self._reports():
-                if report.sync_id == transfer.sync_id and report.problem:
-                    raise WeightsMismatchError(self._name, "begin_update", report.problem) from error
-            raise
+        await self._calls.post_once("/init_weight_transfer_engine", self._limits.control_s, body)
+        for report in await self._reports():
+            if report.problem:
+                raise WeightsMismatchError(self._name, "begin_update", report.problem)
+            if report.sync_id != transfer.sync_id:
+                raise EngineRefusedError(self._name, "begin_update", f"it takes part in sync {report.sync_id}")
 
     async def _agreed_checksum(self) -> str:
-        checksums = {report.checksum for report in await self._reports()}
+        reports = await self._reports()
+        for report in reports:
+            if report.problem:
+                raise EngineRefusedError(self._name, "receive", report.problem)
+        checksums = {report.checksum for report in reports}
         if len(checksums) != 1:
             raise EngineRefusedError(self._name, "receive", f"its workers hold different weights: {checksums}")
         checksum = checksums.pop()

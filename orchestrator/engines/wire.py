@@ -13,7 +13,7 @@ FIRST_LABEL = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferReport:
-    """Where a worker stands in a transfer. `problem`: why it refused the offer; `checksum`: of what it loaded."""
+    """Where a worker stands in a transfer. `problem`: why it refused or lost it; `checksum`: of all that it loaded."""
 
     sync_id: str
     open: bool
@@ -22,20 +22,20 @@ class TransferReport:
 
 
 def init_request(transfer: Transfer) -> dict[str, Any]:
-    """The offer, as `parse_offer` reads it in the worker."""
-    return {"offer": {**asdict(transfer), "tensors": [[t.name, t.dtype, list(t.shape)] for t in transfer.tensors]}}
+    """What announces a transfer to a worker, where `parse_transfer` reads it."""
+    return {"transfer": {**asdict(transfer), "tensors": [[t.name, t.dtype, list(t.shape)] for t in transfer.tensors]}}
 
 
-def parse_offer(offer: Mapping[str, Any]) -> Transfer:
+def parse_transfer(fields: Mapping[str, Any]) -> Transfer:
     """The other side of `init_request`; raises ValueError."""
     try:
         tensors = tuple(
             TensorSpec(name=str(name), dtype=str(dtype), shape=tuple(int(size) for size in shape))
-            for name, dtype, shape in offer["tensors"]
+            for name, dtype, shape in fields["tensors"]
         )
-        return Transfer(**{**offer, "transport": Transport(offer["transport"]), "tensors": tensors})
+        return Transfer(**{**fields, "transport": Transport(fields["transport"]), "tensors": tensors})
     except (TypeError, KeyError) as error:
-        raise ValueError(f"no offer of weights: {error}") from error
+        raise ValueError(f"no transfer of weights: {error}") from error
 
 
 def parse_reports(engine: str, answer: Mapping[str, Any]) -> list[TransferReport]:

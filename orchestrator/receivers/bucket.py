@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from orchestrator.engines.buckets import Buffer
 from orchestrator.engines.interface import TensorSpec
 
-# A bucket: weights in the order of the offer, each with its bytes, which nobody writes to again.
+# A bucket: weights in the order of the transfer, each with its bytes, which nobody writes to again.
 Bucket = Sequence[tuple[TensorSpec, Buffer]]
 
 

@@ -52,15 +52,15 @@ def _read(path: Path, tensors: list[TensorSpec]) -> Bucket:
         raise TransferError(f"{path} cannot be read: {error}") from error
     if found.keys() != {tensor.name for tensor in tensors}:
         wrong = sorted(found.keys() ^ {tensor.name for tensor in tensors})
-        raise TransferError(f"{path} holds other weights than were offered: {', '.join(wrong[:8])}")
+        raise TransferError(f"{path} holds other weights than were announced: {', '.join(wrong[:8])}")
     return [(tensor, _bytes_of(path, tensor, found[tensor.name])) for tensor in tensors]
 
 
 def _bytes_of(path: Path, tensor: TensorSpec, entry: dict[str, Any]) -> Buffer:
     dtype, shape = _DTYPES.get(entry["dtype"], entry["dtype"]), tuple(entry["shape"])
     if (dtype, shape) != (tensor.dtype, tensor.shape):
-        offered = f"{tensor.dtype} {list(tensor.shape)}"
-        raise TransferError(f"{path}: {tensor.name} is {dtype} {list(shape)}, offered was {offered}")
+        announced = f"{tensor.dtype} {list(tensor.shape)}"
+        raise TransferError(f"{path}: {tensor.name} is {dtype} {list(shape)}, announced was {announced}")
     data: bytearray = entry["data"]
     if len(data) != nbytes(tensor):
         raise TransferError(f"{path}: {tensor.name} has {len(data)} bytes instead of {nbytes(tensor)}")

@@ -105,18 +105,16 @@ class FakeEngine:
                 sample.aborted = True
             return len(self._running)
 
-    def take_offer(self, offer: Transfer) -> None:
-        """Compares the offer with the model."""
+    def announce(self, transfer: Transfer) -> None:
+        """Compares what is announced with the model."""
         if self.transfer.open:
             raise self._refused("init_weight_transfer_engine while an update is open")
-        self.transfer.take(offer)
-        if self.transfer.problem:
-            raise self._refused(self.transfer.problem)
+        self.transfer.announce(transfer)
 
     def start(self) -> None:
         """Opens an update."""
-        if self.transfer.open or self.transfer.offer is None or self.transfer.problem:
-            raise self._refused("start_weight_update while one is open, or without an accepted offer")
+        if self.transfer.open or self.transfer.announced is None or self.transfer.problem:
+            raise self._refused("start_weight_update while one is open, or without an accepted transfer")
         if not self.paused:
             raise self._refused("start_weight_update while it generates")
         self.transfer.open = True
@@ -129,12 +127,12 @@ class FakeEngine:
 
     def finish(self, label: str) -> None:
         """Makes what arrived the engine's weights."""
-        offer, checksum = self.transfer.offer, self.transfer.checksum
-        if not self.transfer.open or not checksum or offer is None:
+        transfer, checksum = self.transfer.announced, self.transfer.checksum
+        if not self.transfer.open or not checksum or transfer is None:
             raise self._refused("finish_weight_update without a whole update")
         with self._changed:
             self.checksum, self.label, self.transfer.open = checksum, label, False
-        self._events.write("synced", label=label, checksum=checksum, sync_id=offer.sync_id)
+        self._events.write("synced", label=label, checksum=checksum, sync_id=transfer.sync_id)
 
     def reset_prefix_cache(self) -> None:
         """Forgets what was computed."""

@@ -12,7 +12,7 @@ Call = Literal[
     "pause",
     "resume",
     "abort",
-    "offer",
+    "announce",
     "start",
     "update",
     "finish",

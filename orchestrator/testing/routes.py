@@ -6,7 +6,7 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from orchestrator.engines.wire import TransferReport, parse_offer
+from orchestrator.engines.wire import TransferReport, parse_transfer
 from orchestrator.testing.fake_engine import FakeEngine, FakeSample, RefusedError
 from orchestrator.testing.fake_tokens import Reply, decode, encode, render, token_at
 from orchestrator.testing.faults import Call, Fault
@@ -33,7 +33,7 @@ class Routes:
             "POST /pause": ("pause", self._pause),
             "POST /resume": ("resume", _plain(engine.resume)),
             "POST /abort_requests": ("abort", lambda _body, _query: {"aborted": engine.abort()}),
-            "POST /init_weight_transfer_engine": ("offer", self._offer),
+            "POST /init_weight_transfer_engine": ("announce", self._announce),
             "POST /start_weight_update": ("start", _plain(engine.start)),
             "POST /update_weights": ("update", _plain(engine.update)),
             "POST /finish_weight_update": ("finish", self._finish),
@@ -63,8 +63,8 @@ class Routes:
             self._engine.pause()
         return {"status": "paused"}
 
-    def _offer(self, body: Body, _query: Query) -> Mapping[str, Any]:
-        self._engine.take_offer(parse_offer(body["init_info"]["offer"]))
+    def _announce(self, body: Body, _query: Query) -> Mapping[str, Any]:
+        self._engine.announce(parse_transfer(body["init_info"]["transfer"]))
         return {}
 
     def _finish(self, body: Body, _query: Query) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class Routes:
             if body["args"] != [transfer.checksum]:
                 raise RefusedError(f"its weights have the checksum {transfer.checksum}")
             return {"results": [None] * self._engine.workers}
-        sync_id = "" if transfer.offer is None else transfer.offer.sync_id
+        sync_id = "" if transfer.announced is None else transfer.announced.sync_id
         report = TransferReport(
             sync_id=sync_id, open=transfer.open, problem=transfer.problem, checksum=transfer.checksum
         )

@@ -4,7 +4,7 @@
                      --worker-extension-cls orchestrator.vllm_plugin.worker.WorkerReports
 
 vLLM finds `register` by its entry point (group `vllm.general_plugins`). One backend takes all
-transports: the offer of a transfer names its own. This package is the only one that imports vLLM, and
+transports: each transfer names its own. This package is the only one that imports vLLM, and
 whatever it imports of ours needs nothing but xxhash and safetensors.
 """
 

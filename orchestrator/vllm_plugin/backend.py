@@ -1,14 +1,18 @@
 """The backend `dataserver` of vLLM's weight transfer, in each worker.
 
-    init_weight_transfer_engine   the offer is compared with the model; a wrong one is refused, nothing changes
+    init_weight_transfer_engine   what is announced is compared with the model; nothing changes
     start_weight_update           vLLM puts the layers aside that it serves from
     update_weights                weights arrive, are digested and loaded, bucket by bucket
     finish_weight_update          the new layers take the place of the old
 
+What goes wrong is told in the report and not raised: when one of several workers raises, vLLM (0.32)
+leaves the answers of the others unread and takes them for those of later calls.
+
 An update that fails leaves the model half loaded: it stays `open` in the report until the worker's process
-ends. Everything that waits has the deadline of the offer, so a trainer that died leaves no worker waiting.
+ends. Everything that waits has the deadline of the transfer, so a trainer that died leaves no worker waiting.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,19 +28,21 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 from orchestrator.engines.buckets import Buffer, WeightsChecksum
 from orchestrator.engines.interface import TensorSpec, Transfer, Transport
-from orchestrator.engines.wire import TransferReport, parse_offer
+from orchestrator.engines.wire import TransferReport, parse_transfer
 from orchestrator.receivers.bucket import Bucket, Deadline
 from orchestrator.receivers.files import receive_files
 from orchestrator.receivers.gloo import receive_gloo
 from orchestrator.vllm_plugin.held import mismatches, summary, tied_heads
 from orchestrator.vllm_plugin.nccl import receive_nccl
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass
-class OfferInfo(WeightTransferInitInfo):
+class TransferInfo(WeightTransferInitInfo):
     """Body of `init_weight_transfer_engine`."""
 
-    offer: dict[str, Any] = field(default_factory=dict)
+    transfer: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,16 +52,16 @@ class SyncInfo(WeightTransferUpdateInfo):
     sync_id: str = ""
 
 
-class DataServerWeightTransfer(WeightTransferEngine[OfferInfo, SyncInfo]):
+class DataServerWeightTransfer(WeightTransferEngine[TransferInfo, SyncInfo]):
     """One worker's side of the transfers; see the module."""
 
-    init_info_cls = OfferInfo
+    init_info_cls = TransferInfo
     update_info_cls = SyncInfo
     supports_draft_weight_update = False
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **named)
-        self._offer: Transfer | None = None
+        self._transfer: Transfer | None = None
         self._deadline = Deadline(0)
         self._open = False
         self._problem = ""
@@ -64,34 +70,45 @@ class DataServerWeightTransfer(WeightTransferEngine[OfferInfo, SyncInfo]):
     def report(self) -> TransferReport:
         """Where this worker stands."""
         return TransferReport(
-            sync_id="" if self._offer is None else self._offer.sync_id,
+            sync_id="" if self._transfer is None else self._transfer.sync_id,
             open=self._open,
             problem=self._problem,
             checksum=self._checksum,
         )
 
-    def init_transfer_engine(self, init_info: OfferInfo) -> None:
-        """Compares the offer with the model; raises ValueError and changes nothing when they differ."""
+    def init_transfer_engine(self, init_info: TransferInfo) -> None:
+        """Compares what is announced with the model; a difference is the report's `problem`."""
         if self._open:
-            raise RuntimeError("an update is open: restart this engine")
-        offer = parse_offer(init_info.offer)
-        self._offer, self._deadline, self._checksum = offer, Deadline(offer.deadline_s), ""
-        self._problem = self._compare(offer)
-        if self._problem:
-            raise ValueError(self._problem)
+            self._problem = "an update is open: restart this engine"
+            return
+        try:
+            self._transfer = parse_transfer(init_info.transfer)
+        except ValueError as error:
+            self._transfer, self._problem = None, str(error)
+            return
+        self._deadline, self._checksum = Deadline(self._transfer.deadline_s), ""
+        self._problem = self._compare(self._transfer)
 
     def start_weight_update(self) -> None:
         """Puts the layers aside that the engine serves from."""
-        if self._open or self._offer is None or self._problem:
-            raise RuntimeError("an update is open, or no offer was accepted before it")
+        if self._open or self._transfer is None or self._problem:
+            raise RuntimeError(self._problem or "an update is open, or none was announced")
         self._open = True
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: SyncInfo) -> None:
-        """Loads the weights of the offer as they arrive; raises `TransferError`."""
-        offer = self._offer
-        if offer is None or not self._open or self._checksum or update_info.sync_id != offer.sync_id:
-            raise RuntimeError(f"there is no open update of sync {update_info.sync_id}")
+        """Loads the weights as they arrive; a fault is the report's `problem`."""
+        transfer = self._transfer
+        if transfer is None or not self._open or self._checksum or update_info.sync_id != transfer.sync_id:
+            self._problem = f"there is no open update of sync {update_info.sync_id}"
+            return
+        try:
+            self._checksum = self._receive(transfer)
+        except Exception as error:
+            logger.exception("sync %s failed", transfer.sync_id)
+            self._problem = str(error) or type(error).__name__
+
+    def _receive(self, transfer: Transfer) -> str:
         checksum = WeightsChecksum()
 
         def load(weights: list[tuple[str, torch.Tensor]]) -> None:
@@ -100,13 +117,13 @@ class DataServerWeightTransfer(WeightTransferEngine[OfferInfo, SyncInfo]):
             self.model.load_weights(weights)
 
         with disable_mtp_completeness_check():
-            if offer.transport is Transport.NCCL:
-                receive_nccl(offer, self.vllm_config, self.device, load, self._deadline)
+            if transfer.transport is Transport.NCCL:
+                receive_nccl(transfer, self.vllm_config, self.device, load, self._deadline)
             else:
-                buckets = receive_files if offer.transport is Transport.FILESYSTEM else self._receive_gloo
-                for bucket in buckets(offer, self._deadline):
+                buckets = receive_files if transfer.transport is Transport.FILESYSTEM else self._receive_gloo
+                for bucket in buckets(transfer, self._deadline):
                     load([(tensor.name, self._tensor(tensor, data)) for tensor, data in bucket])
-        self._checksum = checksum.hexdigest()
+        return checksum.hexdigest()
 
     def finish_weight_update(self) -> None:
         """Puts the new layers in the place of the old."""
@@ -121,19 +138,19 @@ class DataServerWeightTransfer(WeightTransferEngine[OfferInfo, SyncInfo]):
     def shutdown(self) -> None:
         """Nothing outlives a transfer."""
 
-    def _compare(self, offer: Transfer) -> str:
+    def _compare(self, transfer: Transfer) -> str:
         if self.model_config.quantization is not None:
             return f"the engine serves a model quantised by {self.model_config.quantization}, which is not supported"
-        if offer.transport is Transport.NCCL and self.device.type != "cuda":
+        if transfer.transport is Transport.NCCL and self.device.type != "cuda":
             return f"the engine runs on {self.device.type}, where there is no NCCL: use gloo or filesystem"
         dtype = str(self.model_config.dtype).removeprefix("torch.")
         pipeline = self.parallel_config.pipeline_parallel_size > 1
-        return summary(mismatches(self.model, dtype, pipeline, offer.tensors))
+        return summary(mismatches(self.model, dtype, pipeline, transfer.tensors))
 
-    def _receive_gloo(self, offer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
+    def _receive_gloo(self, transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
         parallel = self.parallel_config
-        rank = offer.first_rank + parallel.data_parallel_index * parallel.world_size + parallel.rank
-        return receive_gloo(offer, rank, deadline)
+        rank = transfer.first_rank + parallel.data_parallel_index * parallel.world_size + parallel.rank
+        return receive_gloo(transfer, rank, deadline)
 
     def _tensor(self, tensor: TensorSpec, data: Buffer) -> torch.Tensor:
         weight = torch.frombuffer(data, dtype=torch.uint8).view(getattr(torch, tensor.dtype))

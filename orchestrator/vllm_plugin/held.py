@@ -44,16 +44,16 @@ def tied_heads(model: nn.Module) -> list[ParallelLMHead]:
     return [head for head in heads if id(head.weight) in embeddings]
 
 
-def mismatches(model: nn.Module, dtype: str, pipeline: bool, offered: Sequence[TensorSpec]) -> list[str]:
-    """What of an offer is not as the model has it, one line each; empty when all is.
+def mismatches(model: nn.Module, dtype: str, pipeline: bool, announced: Sequence[TensorSpec]) -> list[str]:
+    """What of it is not as the model has it, one line each; empty when all is.
 
     `dtype`: that the model computes in. `pipeline`: the model is a part, and other workers hold other weights.
     """
     held = held_shapes(model)
     experts = (path for path, layer in model.named_modules() if isinstance(layer, RoutedExperts))
     loose = tuple(path.rpartition(".")[0] + "." for path in experts)
-    lines = [f"{name}: missing" for name in held.keys() - {tensor.name for tensor in offered}]
-    for tensor in offered:
+    lines = [f"{name}: missing" for name in held.keys() - {tensor.name for tensor in announced}]
+    for tensor in announced:
         if tensor.name not in held:
             if not pipeline and not tensor.name.startswith(loose):
                 lines.append(f"{tensor.name}: the model has no such weight")

@@ -124,6 +124,9 @@ async def test_weights_that_do_not_match_are_refused_by_name_and_the_old_version
     completion = await one(engine, LONG_PROMPT)
     assert completion.versions[0].label == "1.5"
     assert_computes_as(lab.model, LONG_PROMPT, completion)
+    # Nor did what all workers refused leave anything behind in vLLM.
+    await sync_by_files(lab, [engine], seed=18, label="1.8")
+    assert_computes_as(lab.model, LONG_PROMPT, await one(engine, LONG_PROMPT))
 
 
 async def test_text_and_chat_are_tokenized_by_the_model_s_own_tokenizer(lab: Lab, engines: list[VllmEngine]) -> None:

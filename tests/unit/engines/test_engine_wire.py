@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.engines.interface import SamplingParams, TensorSpec, Transfer, Transport, VersionSpan
-from orchestrator.engines.wire import generate_request, init_request, parse_completions, parse_offer, parse_reports
+from orchestrator.engines.wire import generate_request, init_request, parse_completions, parse_reports, parse_transfer
 from orchestrator.errors import EngineRefusedError, GenerationAbortedError
 
 TRANSFER = Transfer(
@@ -33,14 +33,14 @@ def choice(**fields: Any) -> dict[str, Any]:
     }
 
 
-def test_an_offer_arrives_as_it_was_sent() -> None:
-    assert parse_offer(json.loads(json.dumps(init_request(TRANSFER)))["offer"]) == TRANSFER
+def test_a_transfer_arrives_as_it_was_announced() -> None:
+    assert parse_transfer(json.loads(json.dumps(init_request(TRANSFER)))["transfer"]) == TRANSFER
 
 
 @pytest.mark.parametrize("change", [{"transport": "carrier pigeon"}, {"tensors": [["w"]]}, {"unknown": 1}])
-def test_what_is_no_offer_is_refused(change: dict[str, Any]) -> None:
+def test_what_is_no_transfer_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
-        parse_offer({**init_request(TRANSFER)["offer"], **change})
+        parse_transfer({**init_request(TRANSFER)["transfer"], **change})
 
 
 def test_a_completion_tells_which_weights_made_which_tokens() -> None:
