@@ -37,6 +37,8 @@ class EvalSpec(Spec):
     """Only so many samples, the first that are kept."""
     vocab_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Size of the model's vocabulary; a store with a token at or above it is refused."""
+    images: bool = False
+    """Whether rows with images are taken, by a vision-language model."""
 
     @model_validator(mode="after")
     def _can_be_carried_out(self) -> Self:
@@ -64,4 +66,4 @@ class EvalSpec(Spec):
             pad_to=self.pad_to,
             max_epochs=1,
         )
-        return RunSpec(order=order, batch=batch, vocab_size=self.vocab_size)
+        return RunSpec(order=order, batch=batch, vocab_size=self.vocab_size, images=self.images)

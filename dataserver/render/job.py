@@ -8,7 +8,6 @@ killed finds its parts by it and goes on; another input or option never meets th
 
 import fcntl
 import glob
-import hashlib
 import json
 import logging
 import os
@@ -26,7 +25,7 @@ from dataserver.render.part import PartReport, part_name, part_report
 from dataserver.render.rows import Chunk, Input, chunks_of
 from dataserver.render.tokenizer import render_key
 from dataserver.render_options import OnError, RenderOptions
-from dataserver.stores.index import seal, unseal, write_atomically
+from dataserver.stores.index import file_digest, seal, unseal, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +115,7 @@ def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -
         stat = file.stat()
         stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
         if known.get(str(file), ("", ""))[0] != stamp:
-            known[str(file)] = (stamp, _digest_of(file))
+            known[str(file)] = (stamp, file_digest(file))
         digest.update(f"{path}\n{known[str(file)][1]}\n".encode())
     if memory is not None:
         write_atomically(memory, seal(known))
@@ -158,11 +157,6 @@ def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
         return {path: (stamp, digest) for path, (stamp, digest) in unseal(memory.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _digest_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
 
 
 def _finished(out: Path, key: str) -> PartReport | None:

@@ -124,7 +124,13 @@ class DataServer:
             self._closers.append(endpoint.close)
         ledger = await asyncio.to_thread(open_ledger, self.config.ledger, lease_s=self.config.lease_s)
         self._closers.append(ledger.close)
-        catalog = await asyncio.to_thread(open_catalog, self.config, progress=self._progress, admitted=self._admitted)
+        catalog = await asyncio.to_thread(
+            open_catalog,
+            self.config,
+            progress=self._progress,
+            admitted=self._admitted,
+            counted=metrics.count_disk_cache,
+        )
         self._closers.append(catalog.close)
         await asyncio.to_thread(_count_stores, catalog, metrics)
         self._guard = Guard(metrics.requests, "dataserver.v1")

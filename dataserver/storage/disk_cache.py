@@ -48,10 +48,14 @@ class CacheFigures:
 
 
 class DiskCache:
-    """At most `limit_bytes` below `directory`, the least recently used given up first. Safe between threads."""
+    """At most `limit_bytes` below `directory`, the least recently used given up first. Safe between threads.
 
-    def __init__(self, directory: Path, limit_bytes: int) -> None:
+    `counted` is told the name of each of `CacheFigures` as it grows.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int, *, counted: Callable[[str], object] = lambda _: None) -> None:
         self.directory = directory
+        self._counted = counted
         self.limit_bytes = limit_bytes
         self.figures = CacheFigures()
         self._space = CacheSpace(directory, limit_bytes)
@@ -159,3 +163,4 @@ class DiskCache:
     def _count(self, name: str) -> None:
         with self._lock:
             self.figures = replace(self.figures, **{name: getattr(self.figures, name) + 1})
+        self._counted(name)

@@ -57,10 +57,10 @@ def pull(
     try:
         kept = _fill(storage, infos, staging, progress, digests or {})
     except OSError as error:
-        raise InvalidConfigError(
-            f"Cannot write '{error.filename or directory}' ({error.strerror}). What was pulled is kept in "
-            f"'{staging.root}': pull again to go on."
-        ) from error
+        left = "Nothing was pulled: name a directory that can be made."
+        if staging.root.is_dir():
+            left = f"What was pulled is kept in '{staging.root}': pull again to go on."
+        raise InvalidConfigError(f"Cannot write '{error.filename or directory}' ({error.strerror}). {left}") from error
     finally:
         staging.close()
     return PullReport(files=len(infos), size=size, kept=kept)

@@ -58,6 +58,7 @@ class JsonCopies:
         self._index = index
         self._loss_mask = loss_mask
         self._admitted: dict[str, Shard] = {}
+        self._digests: dict[str, tuple[FileStamp, str]] = {}
         self._checked: set[tuple[Path, FileStamp]] = set()
 
     @property
@@ -82,6 +83,14 @@ class JsonCopies:
         self._admitted = {shard.path: shard for shard in manifest.shards}
         return True
 
+    def digest_of(self, path: str) -> str:
+        """XXH3-128 of the file at `path`, in hex, for which it is read once as long as it stays the same."""
+        stamp = self._files.stat(path)
+        known = self._digests.get(path)
+        if known is None or known[0] != stamp:
+            known = self._digests[path] = (stamp, _digest_of(self._files.open(path)))
+        return known[1]
+
     def open(self, path: str, done: Callable[[int], None] = lambda _: None) -> CopySource:
         """The copy of the file at `path`, made if need be; `done` is called with bytes of the file gone through.
 
@@ -90,7 +99,7 @@ class JsonCopies:
         """
         admitted = self._admitted.get(path)
         source = self._files.open(path)
-        digest = admitted.digest if admitted else _digest_of(source)
+        digest = admitted.digest if admitted else self.digest_of(path)
         rows_path = self._directory(digest) / _ROWS
         facts = self._facts(digest)
         if facts is not None and self._is_whole(rows_path, facts):
@@ -125,7 +134,7 @@ class JsonCopies:
     def _rows_before(self, path: str) -> int:
         """Rows of the store before those of `path`, whose files have all been copied before."""
         earlier = self._paths[: self._paths.index(path)]
-        found = (self._facts(_digest_of(self._files.open(name))) for name in earlier)
+        found = (self._facts(self.digest_of(name)) for name in earlier)
         return sum(facts.rows for facts in found if facts is not None)
 
     def _directory(self, digest: str) -> Path:

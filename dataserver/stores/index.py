@@ -197,6 +197,12 @@ def map_array(path: Path, dtype: str, count: int, digest: str | None = None) -> 
     return array if digest in (None, xxhash.xxh3_128_hexdigest(array.data)) else None
 
 
+def file_digest(path: Path) -> str:
+    """XXH3-128 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+
+
 def unwritable(path: Path, error: OSError) -> InvalidConfigError:
     """The error for an index directory that cannot be written."""
     return InvalidConfigError(f"The index directory '{path}' cannot be written ({error}). Name another one.")
@@ -219,8 +225,7 @@ def _contents(directory: Path) -> dict[str, str]:
     found = {}
     try:
         for path in directory.iterdir():
-            with path.open("rb") as file:
-                found[path.name] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+            found[path.name] = file_digest(path)
     except FileNotFoundError:
         return {}
     return found

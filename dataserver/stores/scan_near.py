@@ -24,8 +24,9 @@ _HASH_CHUNK = 1 << 20
 def scan_near_shard(scan: Scan, number: int, source: ByteSource, stamp: FileStamp) -> Shard:
     """Admit shard `number` of the store: a local file, or one that is read through a local copy."""
     begin_row = scan.figures.rows
-    digest = _Digest(source, scan)
-    copy = None if scan.discovery.copies is None else scan.discovery.copies.open(source.name, scan.hashed)
+    copies = scan.discovery.copies
+    copy = None if copies is None else copies.open(source.name, scan.hashed)
+    digest = _Digest(source, scan, known=None if copies is None else copies.digest_of(source.name))
     file = open_shard_file(scan.discovery.format, copy or source)
     size = stamp.size if copy is None else copy.size
     mapped = None if file.base_address is None else MappedFile(address=file.base_address, size=size)
@@ -88,9 +89,10 @@ class _Places:
 
 
 class _Digest:
-    """XXH3-128 of a file, taken as far as asked."""
+    """XXH3-128 of a file, taken as far as asked; only counted where it is `known`."""
 
-    def __init__(self, source: ByteSource, scan: Scan) -> None:
+    def __init__(self, source: ByteSource, scan: Scan, known: str | None) -> None:
+        self._known = known
         self._source = source
         self._scan = scan
         self._done = 0
@@ -98,6 +100,9 @@ class _Digest:
 
     def advance(self, end: int) -> None:
         """Hash on up to byte `end`."""
+        if self._known is not None and end > self._done:
+            self._scan.hashed(end - self._done)
+            self._done = end
         while self._done < end:
             chunk = self._source.read(self._done, min(end, self._done + _HASH_CHUNK))[:]
             if not chunk:
@@ -108,4 +113,4 @@ class _Digest:
 
     def hexdigest(self) -> str:
         """The digest of what was hashed."""
-        return self._hash.hexdigest()
+        return self._known or self._hash.hexdigest()

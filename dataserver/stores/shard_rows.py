@@ -27,6 +27,9 @@ from dataserver.stores.tables import Tables
 # A reader may hold a file descriptor, and 1024 of them are a usual limit for a process.
 _MAX_READERS = 256
 
+# Shards that are compared with their manifest at a time, before a step is sealed: a millisecond's worth.
+_MOST_CHECKED = 256
+
 # How often a shard that is being read is compared with its manifest.
 _CHECK_INTERVAL_S = 1.0
 
@@ -52,6 +55,7 @@ class ShardRows:
         counts = [neighbours.end - neighbours.begin for neighbours in self._neighbours]
         self._neighbours_of = np.repeat(np.arange(len(counts)), counts)
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._next_check = 0
         self._checked_at = [0.0] * len(manifest.shards)
         self._cache = cache
         self._disk_cache = disk_cache
@@ -126,11 +130,18 @@ class ShardRows:
         return any(shard.layout is None and shard.rows for shard in self._manifest.shards)
 
     def check_unchanged(self) -> None:
-        """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
+        """Compare shards' sizes and versions with the manifest; raises `StoreDamagedError`.
+
+        At most `_MOST_CHECKED` of them, those whose turn it is. What is read is looked at in any case.
+        """
         if not self._files.watched:
             return
-        for number in range(len(self._manifest.shards)):
-            self._check(number)
+        count = len(self._manifest.shards)
+        checked = min(count, _MOST_CHECKED)
+        with self._lock:
+            first, self._next_check = self._next_check, (self._next_check + checked) % count
+        for number in range(first, first + checked):
+            self._check(number % count)
 
     def close(self) -> None:
         """Let go of maps and decoded blocks. Idempotent; a later read opens them again."""

@@ -166,7 +166,7 @@ class Store(Admitted):
                 )
 
     def check_unchanged(self) -> None:
-        """Compare every shard's size and version with the manifest; raises `StoreDamagedError`."""
+        """Compare shards' sizes and versions with the manifest, some hundreds at a time; raises `StoreDamagedError`."""
         self._shard_rows.check_unchanged()
 
     def close(self) -> None:

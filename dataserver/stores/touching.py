@@ -30,7 +30,7 @@ from dataserver.stores.scan_block import BlockFigures, Where, scan_block
 from dataserver.stores.schema import LossMask, selected_columns
 from dataserver.stores.shard_rows import ShardRows
 from dataserver.stores.spans import SPANS, span_record
-from dataserver.stores.tables import BLOCK_FIELDS, BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS
+from dataserver.stores.tables import BLOCK_FIELDS, BLOCKS, FIRST_TARGETS, LENGTHS, TARGETS, Blocks
 from dataserver.stores.unknown_blocks import Touch, UnknownBlocksError
 
 # A check makes some temporaries beside the bytes of a block: about 50 MiB for large blocks, in proportion for small.
@@ -122,9 +122,6 @@ class Touching:
                     self._fill(block, shard, number, fetched, file)
             except StoreRefusedError as error:
                 raise StoreDamagedError(error.message, **error.details) from error
-            needed = self.index.tables.blocks[shard].needed_bytes_of(number)
-            if needed > self._cache.limit_bytes:
-                raise self._too_large(shard, number, needed)
             with suppress(StoreDamagedError):  # told to whoever reads the block
                 reader.preload(number, HeldBlock(file, fetched, self._manifest.served_columns(shard)))
 
@@ -142,7 +139,10 @@ class Touching:
         scan = _OneBlock(loss_mask=self._manifest.loss_mask, building=collected, first_row=first_row)
         found = scan_block(scan, where, file.decode(number, fetched, names))
         arrays = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in collected.arrays.items()}
-        arrays[BLOCKS] = self._record(shard, blocks.table[number], found, fetched)
+        arrays[BLOCKS] = record = self._record(shard, blocks.table[number], found, fetched)
+        needed = Blocks(table=record.reshape(1, -1), row_begins=np.array([0, found.rows])).needed_bytes_of(0)
+        if needed > self._cache.limit_bytes:
+            raise self._too_large(shard, number, needed)
         arrays[SPANS] = np.array([span_record(shard, number, span, data) for span, data in fetched], dtype="<i8")
         arrays[MAX_TOKENS] = np.array([scan.figures.max_token, first_row + scan.figures.max_token_row])
         self.index.arrays.fill(block, arrays)

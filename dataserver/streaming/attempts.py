@@ -139,6 +139,8 @@ class LiveAttempt:
     async def _make_plan(self, outlook: Outlook, step: int) -> Plan | EndOfRun:
         begin = await self._begin_of(outlook, step)
         outlook.refuse_unknown_stage(begin)
+        if outlook is not self._outlook:
+            raise OutdatedPlanError(f"step {step} would be planned by stages that are no longer all")
         attempt = self.attempt
         ask = partial(outlook.context.plan, begin, attempt.batch, attempt.dp_world_size, vocab_size=self._vocab_size)
         plan = await planned(self._threads, ask)

@@ -54,14 +54,15 @@ def open_catalog(
     *,
     progress: ReportStoreBytes | None = None,
     admitted: Callable[[str, Store], None] | None = None,
+    counted: Callable[[str], object] = lambda _: None,
 ) -> StoreCatalog:
     """Admit every configured store; blocks. Raises what `open_store` raises, after closing what it opened.
 
-    `admitted` is told of each store as it is ready.
+    `admitted` is told of each store as it is ready, `counted` of what comes of reads through the disk cache.
     """
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
-    disk_cache = open_disk_cache(config)
+    disk_cache = open_disk_cache(config, counted)
     try:
         for name, settings in config.stores.items():
             stores[name] = open_store(
@@ -99,11 +100,11 @@ def _samples(name: str, settings: StoreConfig, config: ServerConfig, progress: R
     )
 
 
-def open_disk_cache(config: ServerConfig) -> DiskCache | None:
+def open_disk_cache(config: ServerConfig, counted: Callable[[str], object] = lambda _: None) -> DiskCache | None:
     """The cache of what is fetched from storages; None where none is wanted."""
     if not config.disk_cache_bytes:
         return None
-    return DiskCache(config.disk_cache_dir or default_disk_cache_dir(), config.disk_cache_bytes)
+    return DiskCache(config.disk_cache_dir or default_disk_cache_dir(), config.disk_cache_bytes, counted=counted)
 
 
 def whole_figures(store: Store) -> Figures | None:

@@ -67,10 +67,10 @@ class RunContext:
         for stage in self.stages:
             stage.check_images(allowed=allowed)
 
-    def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
-        """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
+    def check_batch(self, batch: BatchSpec, max_message_bytes: int, *, short_steps: bool = False) -> None:
+        """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit; see `StageContext`."""
         for stage in self.stages:
-            stage.check_batch(batch, max_message_bytes)
+            stage.check_batch(batch, max_message_bytes, short_steps=short_steps)
 
     def check_same_stages(self, run: Run) -> None:
         """Raise `ForeignCursorError` when the run was made over other stores or by other ordering code."""

@@ -104,7 +104,7 @@ class HeldOuts:
         context = await self._contexts.of_order(as_run.order, most_samples=spec.max_samples)
         context.check_vocabulary(spec.vocab_size)
         context.check_images(allowed=as_run.images)
-        context.check_batch(as_run.batch, self._max_message_bytes)
+        context.check_batch(as_run.batch, self._max_message_bytes, short_steps=True)
         return Reading(spec, dp_world_size, context, self._threads)
 
 

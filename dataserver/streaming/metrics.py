@@ -117,6 +117,17 @@ class Metrics:
             multiprocess_mode="max",
         )
 
+        self.disk_cache = Counter(
+            "dataserver_disk_cache",
+            "Reads through the disk cache: hits, misses, damaged entries, and those that had to go past it (uncached).",
+            ["outcome"],
+            registry=registry,
+        )
+
+    def count_disk_cache(self, outcome: str) -> None:
+        """Note what came of a read through the disk cache."""
+        self.disk_cache.labels(outcome).inc()
+
     def count_seal(self, run: str, seal: Seal) -> None:
         """Note a step that was sealed, or read back; the end of a run is none."""
         if seal.totals is None:

@@ -72,14 +72,17 @@ class StageContext:
                     row=store.images.first_row,
                 )
 
-    def check_batch(self, batch: BatchSpec, max_message_bytes: int) -> None:
-        """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit."""
+    def check_batch(self, batch: BatchSpec, max_message_bytes: int, *, short_steps: bool = False) -> None:
+        """Raise `InvalidSpecError` when a longest sample or a largest micro-batch would not fit.
+
+        And, unless `short_steps` are all right, where steps would end wherever text and images follow each other.
+        """
         try:
             check_fits(self.order, batch)
         except ValueError as error:
             raise InvalidSpecError(str(error)) from error
         check_message_size(batch, self.table, self.stores, max_message_bytes)
-        if batch.step_rounds == 1 and len(modalities(self.stores)) > 1:
+        if not short_steps and batch.step_rounds == 1 and len(modalities(self.stores)) > 1:
             raise InvalidSpecError(
                 "step_rounds = 1 over rows of text and rows with images: no round holds both, so that a step would end "
                 "wherever one kind follows the other. Give at least 2, or step_tokens or step_samples"

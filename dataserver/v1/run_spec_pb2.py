@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x64\x61taserver/v1/run_spec.proto\x12\rdataserver.v1\"\x7f\n\x07RunSpec\x12\'\n\x05order\x18\x01 \x01(\x0b\x32\x18.dataserver.v1.OrderSpec\x12\'\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x12\n\nvocab_size\x18\x03 \x01(\x03\x12\x0e\n\x06images\x18\x04 \x01(\x08\"\xac\x02\n\tOrderSpec\x12&\n\x07sources\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Source\x12\x0c\n\x04seed\x18\x02 \x01(\x03\x12\'\n\x07shuffle\x18\x03 \x01(\x0e\x32\x16.dataserver.v1.Shuffle\x12\x12\n\nmax_length\x18\x04 \x01(\x03\x12*\n\tlong_rows\x18\x05 \x01(\x0e\x32\x17.dataserver.v1.LongRows\x12\x14\n\x0c\x62lock_window\x18\x06 \x01(\x05\x12\x0f\n\x07sampler\x18\x07 \x01(\t\x12.\n\x0bweight_unit\x18\x08 \x01(\x0e\x32\x19.dataserver.v1.WeightUnit\x12)\n\x08stopping\x18\t \x01(\x0e\x32\x17.dataserver.v1.Stopping\"a\n\x06Source\x12\r\n\x05store\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bloss_weight\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\t\n\x07_weightB\x0e\n\x0c_loss_weight\"\xba\x02\n\tBatchSpec\x12\x15\n\x0bstep_tokens\x18\x01 \x01(\x03H\x00\x12\x16\n\x0cstep_samples\x18\x02 \x01(\x03H\x00\x12\x15\n\x0bstep_rounds\x18\x0b \x01(\x03H\x00\x12\x1a\n\x12micro_batch_tokens\x18\x03 \x01(\x03\x12,\n\x06policy\x18\x04 \x01(\x0e\x32\x1c.dataserver.v1.PackingPolicy\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x17\n\x0flookahead_steps\x18\x06 \x01(\x05\x12\x11\n\tmax_steps\x18\x07 \x01(\x03\x12\x12\n\nmax_epochs\x18\x08 \x01(\x03\x12\x13\n\x0b\x63ost_linear\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_quadratic\x18\n \x01(\x03\x12\x0e\n\x06pad_to\x18\x0c \x01(\x03\x42\r\n\x0bstep_budget\"\xc1\x01\n\x08\x45valSpec\x12\r\n\x05store\x18\x01 \x01(\t\x12\x12\n\nmax_length\x18\x02 \x01(\x03\x12*\n\tlong_rows\x18\x03 \x01(\x0e\x32\x17.dataserver.v1.LongRows\x12\x1a\n\x12micro_batch_tokens\x18\x04 \x01(\x03\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x0e\n\x06pad_to\x18\x06 \x01(\x03\x12\x13\n\x0bmax_samples\x18\x07 \x01(\x03\x12\x12\n\nvocab_size\x18\x08 \x01(\x03*Z\n\nWeightUnit\x12\x1b\n\x17WEIGHT_UNIT_UNSPECIFIED\x10\x00\x12\x17\n\x13WEIGHT_UNIT_SAMPLES\x10\x01\x12\x16\n\x12WEIGHT_UNIT_TOKENS\x10\x02*\xad\x01\n\x08Stopping\x12\x18\n\x14STOPPING_UNSPECIFIED\x10\x00\x12\x1c\n\x18STOPPING_FIRST_EXHAUSTED\x10\x01\x12\x1a\n\x16STOPPING_ALL_EXHAUSTED\x10\x02\x12.\n*STOPPING_ALL_EXHAUSTED_WITHOUT_REPLACEMENT\x10\x03\x12\x1d\n\x19STOPPING_WITH_REPLACEMENT\x10\x04*s\n\x07Shuffle\x12\x17\n\x13SHUFFLE_UNSPECIFIED\x10\x00\x12\x16\n\x12SHUFFLE_SEQUENTIAL\x10\x01\x12\x10\n\x0cSHUFFLE_FULL\x10\x02\x12\x11\n\rSHUFFLE_BLOCK\x10\x03\x12\x12\n\x0eSHUFFLE_CUSTOM\x10\x04*|\n\x08LongRows\x12\x19\n\x15LONG_ROWS_UNSPECIFIED\x10\x00\x12\x16\n\x12LONG_ROWS_TRUNCATE\x10\x01\x12\x12\n\x0eLONG_ROWS_DROP\x10\x02\x12\x14\n\x10LONG_ROWS_REFUSE\x10\x03\x12\x13\n\x0fLONG_ROWS_SPLIT\x10\x04*\xc4\x01\n\rPackingPolicy\x12\x1e\n\x1aPACKING_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17PACKING_POLICY_BALANCED\x10\x01\x12\x1c\n\x18PACKING_POLICY_FIRST_FIT\x10\x02\x12 \n\x1cPACKING_POLICY_COST_BALANCED\x10\x03\x12\x1d\n\x19PACKING_POLICY_SEQUENTIAL\x10\x04\x12\x17\n\x13PACKING_POLICY_NONE\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x64\x61taserver/v1/run_spec.proto\x12\rdataserver.v1\"\x7f\n\x07RunSpec\x12\'\n\x05order\x18\x01 \x01(\x0b\x32\x18.dataserver.v1.OrderSpec\x12\'\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x12\n\nvocab_size\x18\x03 \x01(\x03\x12\x0e\n\x06images\x18\x04 \x01(\x08\"\xac\x02\n\tOrderSpec\x12&\n\x07sources\x18\x01 \x03(\x0b\x32\x15.dataserver.v1.Source\x12\x0c\n\x04seed\x18\x02 \x01(\x03\x12\'\n\x07shuffle\x18\x03 \x01(\x0e\x32\x16.dataserver.v1.Shuffle\x12\x12\n\nmax_length\x18\x04 \x01(\x03\x12*\n\tlong_rows\x18\x05 \x01(\x0e\x32\x17.dataserver.v1.LongRows\x12\x14\n\x0c\x62lock_window\x18\x06 \x01(\x05\x12\x0f\n\x07sampler\x18\x07 \x01(\t\x12.\n\x0bweight_unit\x18\x08 \x01(\x0e\x32\x19.dataserver.v1.WeightUnit\x12)\n\x08stopping\x18\t \x01(\x0e\x32\x17.dataserver.v1.Stopping\"a\n\x06Source\x12\r\n\x05store\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x0bloss_weight\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\t\n\x07_weightB\x0e\n\x0c_loss_weight\"\xba\x02\n\tBatchSpec\x12\x15\n\x0bstep_tokens\x18\x01 \x01(\x03H\x00\x12\x16\n\x0cstep_samples\x18\x02 \x01(\x03H\x00\x12\x15\n\x0bstep_rounds\x18\x0b \x01(\x03H\x00\x12\x1a\n\x12micro_batch_tokens\x18\x03 \x01(\x03\x12,\n\x06policy\x18\x04 \x01(\x0e\x32\x1c.dataserver.v1.PackingPolicy\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x17\n\x0flookahead_steps\x18\x06 \x01(\x05\x12\x11\n\tmax_steps\x18\x07 \x01(\x03\x12\x12\n\nmax_epochs\x18\x08 \x01(\x03\x12\x13\n\x0b\x63ost_linear\x18\t \x01(\x03\x12\x16\n\x0e\x63ost_quadratic\x18\n \x01(\x03\x12\x0e\n\x06pad_to\x18\x0c \x01(\x03\x42\r\n\x0bstep_budget\"\xd1\x01\n\x08\x45valSpec\x12\r\n\x05store\x18\x01 \x01(\t\x12\x12\n\nmax_length\x18\x02 \x01(\x03\x12*\n\tlong_rows\x18\x03 \x01(\x0e\x32\x17.dataserver.v1.LongRows\x12\x1a\n\x12micro_batch_tokens\x18\x04 \x01(\x03\x12\x11\n\talignment\x18\x05 \x01(\x05\x12\x0e\n\x06pad_to\x18\x06 \x01(\x03\x12\x13\n\x0bmax_samples\x18\x07 \x01(\x03\x12\x12\n\nvocab_size\x18\x08 \x01(\x03\x12\x0e\n\x06images\x18\t \x01(\x08*Z\n\nWeightUnit\x12\x1b\n\x17WEIGHT_UNIT_UNSPECIFIED\x10\x00\x12\x17\n\x13WEIGHT_UNIT_SAMPLES\x10\x01\x12\x16\n\x12WEIGHT_UNIT_TOKENS\x10\x02*\xad\x01\n\x08Stopping\x12\x18\n\x14STOPPING_UNSPECIFIED\x10\x00\x12\x1c\n\x18STOPPING_FIRST_EXHAUSTED\x10\x01\x12\x1a\n\x16STOPPING_ALL_EXHAUSTED\x10\x02\x12.\n*STOPPING_ALL_EXHAUSTED_WITHOUT_REPLACEMENT\x10\x03\x12\x1d\n\x19STOPPING_WITH_REPLACEMENT\x10\x04*s\n\x07Shuffle\x12\x17\n\x13SHUFFLE_UNSPECIFIED\x10\x00\x12\x16\n\x12SHUFFLE_SEQUENTIAL\x10\x01\x12\x10\n\x0cSHUFFLE_FULL\x10\x02\x12\x11\n\rSHUFFLE_BLOCK\x10\x03\x12\x12\n\x0eSHUFFLE_CUSTOM\x10\x04*|\n\x08LongRows\x12\x19\n\x15LONG_ROWS_UNSPECIFIED\x10\x00\x12\x16\n\x12LONG_ROWS_TRUNCATE\x10\x01\x12\x12\n\x0eLONG_ROWS_DROP\x10\x02\x12\x14\n\x10LONG_ROWS_REFUSE\x10\x03\x12\x13\n\x0fLONG_ROWS_SPLIT\x10\x04*\xc4\x01\n\rPackingPolicy\x12\x1e\n\x1aPACKING_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17PACKING_POLICY_BALANCED\x10\x01\x12\x1c\n\x18PACKING_POLICY_FIRST_FIT\x10\x02\x12 \n\x1cPACKING_POLICY_COST_BALANCED\x10\x03\x12\x1d\n\x19PACKING_POLICY_SEQUENTIAL\x10\x04\x12\x17\n\x13PACKING_POLICY_NONE\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.run_spec_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WEIGHTUNIT']._serialized_start=1091
-  _globals['_WEIGHTUNIT']._serialized_end=1181
-  _globals['_STOPPING']._serialized_start=1184
-  _globals['_STOPPING']._serialized_end=1357
-  _globals['_SHUFFLE']._serialized_start=1359
-  _globals['_SHUFFLE']._serialized_end=1474
-  _globals['_LONGROWS']._serialized_start=1476
-  _globals['_LONGROWS']._serialized_end=1600
-  _globals['_PACKINGPOLICY']._serialized_start=1603
-  _globals['_PACKINGPOLICY']._serialized_end=1799
+  _globals['_WEIGHTUNIT']._serialized_start=1107
+  _globals['_WEIGHTUNIT']._serialized_end=1197
+  _globals['_STOPPING']._serialized_start=1200
+  _globals['_STOPPING']._serialized_end=1373
+  _globals['_SHUFFLE']._serialized_start=1375
+  _globals['_SHUFFLE']._serialized_end=1490
+  _globals['_LONGROWS']._serialized_start=1492
+  _globals['_LONGROWS']._serialized_end=1616
+  _globals['_PACKINGPOLICY']._serialized_start=1619
+  _globals['_PACKINGPOLICY']._serialized_end=1815
   _globals['_RUNSPEC']._serialized_start=47
   _globals['_RUNSPEC']._serialized_end=174
   _globals['_ORDERSPEC']._serialized_start=177
@@ -50,5 +50,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHSPEC']._serialized_start=579
   _globals['_BATCHSPEC']._serialized_end=893
   _globals['_EVALSPEC']._serialized_start=896
-  _globals['_EVALSPEC']._serialized_end=1089
+  _globals['_EVALSPEC']._serialized_end=1105
 # @@protoc_insertion_point(module_scope)

@@ -143,7 +143,7 @@ class BatchSpec(_message.Message):
     def __init__(self, step_tokens: _Optional[int] = ..., step_samples: _Optional[int] = ..., step_rounds: _Optional[int] = ..., micro_batch_tokens: _Optional[int] = ..., policy: _Optional[_Union[PackingPolicy, str]] = ..., alignment: _Optional[int] = ..., lookahead_steps: _Optional[int] = ..., max_steps: _Optional[int] = ..., max_epochs: _Optional[int] = ..., cost_linear: _Optional[int] = ..., cost_quadratic: _Optional[int] = ..., pad_to: _Optional[int] = ...) -> None: ...
 
 class EvalSpec(_message.Message):
-    __slots__ = ("store", "max_length", "long_rows", "micro_batch_tokens", "alignment", "pad_to", "max_samples", "vocab_size")
+    __slots__ = ("store", "max_length", "long_rows", "micro_batch_tokens", "alignment", "pad_to", "max_samples", "vocab_size", "images")
     STORE_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
     LONG_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,7 @@ class EvalSpec(_message.Message):
     PAD_TO_FIELD_NUMBER: _ClassVar[int]
     MAX_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
     store: str
     max_length: int
     long_rows: LongRows
@@ -160,4 +161,5 @@ class EvalSpec(_message.Message):
     pad_to: int
     max_samples: int
     vocab_size: int
-    def __init__(self, store: _Optional[str] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ..., micro_batch_tokens: _Optional[int] = ..., alignment: _Optional[int] = ..., pad_to: _Optional[int] = ..., max_samples: _Optional[int] = ..., vocab_size: _Optional[int] = ...) -> None: ...
+    images: bool
+    def __init__(self, store: _Optional[str] = ..., max_length: _Optional[int] = ..., long_rows: _Optional[_Union[LongRows, str]] = ..., micro_batch_tokens: _Optional[int] = ..., alignment: _Optional[int] = ..., pad_to: _Optional[int] = ..., max_samples: _Optional[int] = ..., vocab_size: _Optional[int] = ..., images: _Optional[bool] = ...) -> None: ...

@@ -27,6 +27,7 @@ def eval_spec_to_proto(spec: EvalSpec) -> run_spec_pb2.EvalSpec:
         pad_to=spec.pad_to,
         max_samples=spec.max_samples or 0,
         vocab_size=spec.vocab_size or 0,
+        images=spec.images,
     )
 
 
@@ -45,6 +46,7 @@ def eval_spec_from_proto(message: run_spec_pb2.EvalSpec) -> EvalSpec:
             pad_to=message.pad_to,
             max_samples=message.max_samples or None,
             vocab_size=message.vocab_size or None,
+            images=message.images,
         )
     except ValidationError as error:
         raise spec_error(error) from error

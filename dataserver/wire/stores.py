@@ -1,6 +1,10 @@
-"""What the services tell about stores, between values and messages."""
+"""What the services tell about stores, between values and messages: both have the same fields, by the same names."""
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
 
 from dataserver.v1 import store_service_pb2 as pb
 from dataserver.wire.store_info import (
@@ -16,91 +20,49 @@ from dataserver.wire.store_info import (
     StoreInfo,
 )
 
+T = TypeVar("T")
+
 
 def store_to_proto(store: StoreInfo) -> pb.Store:
-    """Write a store: its values have the fields of its messages."""
+    """Write a store."""
     return pb.Store(**asdict(store))
 
 
 def store_from_proto(message: pb.Store) -> StoreInfo:
     """Read a store."""
-    return StoreInfo(
-        name=message.name,
-        fingerprint=message.fingerprint,
-        format=message.format,
-        rows=message.rows,
-        tokens=message.tokens,
-        longest_row=message.longest_row,
-        max_token=message.max_token,
-        token_bytes=message.token_bytes,
-        columns=tuple(ColumnInfo(name=column.name, type=column.type) for column in message.columns),
-        shards=tuple(
-            ShardInfo(path=shard.path, size=shard.size, rows=shard.rows, digest=shard.digest)
-            for shard in message.shards
-        ),
-        ignored=tuple(IgnoredPathInfo(path=ignored.path, reason=ignored.reason) for ignored in message.ignored),
+    return _read(
+        StoreInfo,
+        message,
         dropped=dict(message.dropped),
-        kept_rows=message.kept_rows,
-        kept_tokens=message.kept_tokens,
-        cut_tokens=message.cut_tokens,
-        length_histogram=tuple(
-            LengthBucketInfo(begin=bucket.begin, end=bucket.end, rows=bucket.rows)
-            for bucket in message.length_histogram
-        ),
-        links=tuple(LinkInfo(path=link.path, target=link.target) for link in message.links),
-        max_token_row=message.max_token_row,
-        loss_mask=message.loss_mask,
-        admission=message.admission,
-        checked_rows=message.checked_rows,
-        max_length=message.max_length,
-        padding=tuple(_padding_from_proto(padding) for padding in message.padding),
-        images=_images_from_proto(message.images) if message.HasField("images") else None,
+        columns=_read_all(ColumnInfo, message.columns),
+        shards=_read_all(ShardInfo, message.shards),
+        ignored=_read_all(IgnoredPathInfo, message.ignored),
+        links=_read_all(LinkInfo, message.links),
+        length_histogram=_read_all(LengthBucketInfo, message.length_histogram),
+        padding=_read_all(PaddingInfo, message.padding),
+        images=_read(ImageFigures, message.images) if message.HasField("images") else None,
         read_amplification=(
-            _amplification_from_proto(message.read_amplification) if message.HasField("read_amplification") else None
+            _read(ReadAmplificationInfo, message.read_amplification) if message.HasField("read_amplification") else None
         ),
     )
 
 
 def sample_from_proto(message: pb.Sample) -> SampleInfo:
     """Read a row."""
-    return SampleInfo(
-        row=message.row,
-        kept=message.kept,
-        reason=message.reason,
+    return _read(
+        SampleInfo,
+        message,
         input_ids=tuple(message.input_ids),
         loss_mask=tuple(message.loss_mask),
         loss_weight=tuple(message.loss_weight),
-        images=message.images,
-        patches=message.patches,
     )
 
 
-def _images_from_proto(message: pb.StoreImages) -> ImageFigures:
-    return ImageFigures(
-        rows=message.rows,
-        first_row=message.first_row,
-        images=message.images,
-        patches=message.patches,
-        patch_values=message.patch_values,
-        pixel_bytes=message.pixel_bytes,
-        bytes_per_token=message.bytes_per_token,
-        densest_row=message.densest_row,
-    )
+def _read(kind: type[T], message: Message, **more: Any) -> T:  # noqa: ANN401 - what of its fields is no number or text
+    """The value of a message; `more` are those of its fields that are no plain ones."""
+    names = [field.name for field in fields(kind) if field.name not in more]  # type: ignore[arg-type]
+    return kind(**{name: getattr(message, name) for name in names}, **more)
 
 
-def _padding_from_proto(message: pb.Padding) -> PaddingInfo:
-    return PaddingInfo(
-        micro_batch_tokens=message.micro_batch_tokens,
-        rows=message.rows,
-        unpacked=message.unpacked,
-        packed=message.packed,
-    )
-
-
-def _amplification_from_proto(message: pb.ReadAmplification) -> ReadAmplificationInfo:
-    return ReadAmplificationInfo(
-        blocks=message.blocks,
-        decoded_bytes=message.decoded_bytes,
-        cache_bytes=message.cache_bytes,
-        rows_per_row=message.rows_per_row,
-    )
+def _read_all(kind: type[T], messages: Iterable[Message]) -> tuple[T, ...]:
+    return tuple(_read(kind, message) for message in messages)

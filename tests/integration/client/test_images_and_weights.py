@@ -9,6 +9,7 @@ import pytest
 
 from dataserver.client import DataClient
 from dataserver.errors import InvalidSpecError
+from dataserver.eval_spec import EvalSpec
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.testing import running_server
 
@@ -152,3 +153,26 @@ def test_a_store_shows_its_images_and_a_sample_their_number(endpoint):
     assert second.images == len(ROWS[1]["image_grid_thw"])
     assert second.patches == len(ROWS[1]["pixel_values"])
     assert list(second.loss_weight) == ROWS[1]["loss_weight"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_held_out_store_with_images_is_read_in_order_where_the_spec_takes_them(endpoint, ranks):
+    with DataClient(endpoint) as client:
+        taken = EvalSpec(store="mixed", max_length=16, micro_batch_tokens=32, images=True)
+        with pytest.raises(InvalidSpecError, match="images = true"):
+            client.eval_stream(taken.model_copy(update={"images": False}), dp_rank=0, dp_world_size=1).__enter__()
+        got = []
+        for rank in range(ranks):
+            with client.eval_stream(taken, dp_rank=rank, dp_world_size=ranks) as stream:
+                got.append(list(stream))
+    seen = []
+    for group in zip(*got, strict=True):
+        assert len({batch.images is None for batch in group}) == 1
+        for batch in group:
+            numbers = batch.tokens[batch.cu_seqlens[:-1]][: len(batch.lengths)].tolist()
+            seen += numbers
+            if batch.images is not None and numbers:
+                assert {number % 2 for number in numbers} == {1}
+                first = ROWS[numbers[0]]
+                assert batch.images.pixel_values[0].tolist() == first["pixel_values"][0]
+    assert seen == list(range(COUNT))

@@ -6,6 +6,7 @@ import time
 
 import fsspec
 import pytest
+from serverlab import metric
 
 from dataserver.client import DataClient
 from dataserver.config import parse_config
@@ -149,6 +150,15 @@ def test_two_servers_share_a_disk_cache_and_a_row_group_is_fetched_once(tmp_path
         storages.reads.clear()
         assert consume(first.endpoint, a_run()) == consume(second.endpoint, a_run())
     assert len(storages.reads) == len(set(storages.reads)) == SHARDS
+
+
+def test_what_came_of_reads_through_the_disk_cache_is_told(tmp_path, parquet, bucket):
+    settings = {"disk_cache_dir": tmp_path / "blocks", "metrics_listen": "127.0.0.1:0", "block_cache_bytes": 2**20}
+    url = bucket(parquet)
+    for outcome in ("misses", "hits"):
+        with running_server({"chat": url}, **settings) as server:
+            consume(server.endpoint, a_run())
+            assert metric(server, "dataserver_disk_cache_total", outcome=outcome) == SHARDS
 
 
 def test_a_storage_that_hangs_holds_up_no_other_run(tmp_path, parquet, bucket, storages):

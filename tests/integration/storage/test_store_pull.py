@@ -289,3 +289,11 @@ def test_files_are_pulled_through_the_same_interface(tmp_path: Path) -> None:
     storage = open_storage(f"file://{tmp_path}/source")
     pull(storage, storage.list(), tmp_path / "chat", lambda done, total: None)
     assert held(tmp_path / "chat") == {"x.arrow": b"123"}
+
+
+def test_a_directory_that_cannot_be_made_is_told_and_nothing_is_said_to_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    source = Source()
+    with pytest.raises(InvalidConfigError, match="Nothing was pulled: name a directory that can be made"):
+        pull(source, source.list(), tmp_path / "file" / "store", lambda *_: None)
+    assert source.asked == []

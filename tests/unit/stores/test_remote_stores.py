@@ -273,6 +273,20 @@ def test_two_streams_laid_end_to_end_are_refused(tmp_path, shards, bucket):
         open_store(bucket(directory), index_dir=tmp_path / "index")
 
 
+def test_lines_are_fetched_twice_to_be_named_and_to_be_copied(tmp_path, bucket, requests):
+    directory = tmp_path / "lines"
+    directory.mkdir()
+    for number in range(3):
+        rows = [f'{{"input_ids": [{row}, 1, 2], "loss_mask": [1, 1, 1]}}' for row in range(50)]
+        (directory / f"{number}.jsonl").write_text("\n".join(rows))
+    store = open_store(bucket(directory), index_dir=tmp_path / "index")
+    assert [row.input_ids[0] for row in store] == [*range(50)] * 3
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    # What tells the columns is in the first bytes of each file.
+    assert sum(end - begin for _, begin, end in requests) <= 3 * size
+    assert max(requests.count(request) for request in requests if request[2] - request[1] > 4) <= 3
+
+
 class Bytes:
     """A source in memory that notes what is read of it."""
 

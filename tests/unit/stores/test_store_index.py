@@ -110,6 +110,22 @@ def test_a_file_that_changes_while_it_is_open_is_damage(path, opened, monkeypatc
             read()
 
 
+def test_shards_are_compared_with_the_manifest_in_turn(tmp_path, opened, write, table, monkeypatch):
+    monkeypatch.setattr(shard_rows, "_MOST_CHECKED", 2)
+    (tmp_path / "store").mkdir()
+    paths = [write(tmp_path / "store" / str(number), table([[1, 2]]), "parquet") for number in range(5)]
+    store = opened(tmp_path / "store")
+    os.utime(paths[4], ns=(1, 1))
+    found = []
+    for _ in range(5):
+        try:
+            store.check_unchanged()
+            found.append(False)
+        except StoreDamagedError:
+            found.append(True)
+    assert found == [False, False, True, False, True]
+
+
 def _read(view):
     view.read(np.arange(view.rows), 4)
 

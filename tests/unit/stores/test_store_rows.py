@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import LongRows
-from dataserver.stores import LossMask, neighbours, open_store, pieces, selection, shard_rows
+from dataserver.stores import BlockCache, LossMask, neighbours, open_store, pieces, selection, shard_rows
 from dataserver.stores.tables import Tables
 
 LISTS = (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
@@ -220,6 +220,16 @@ def test_stores_and_views_pickle_as_references(store):
     view = pickle.loads(pickle.dumps(store.view(4)))  # noqa: S301
     assert (view.rows, view.max_length) == (60, 4)
     assert len(pickle.dumps(store)) < 1000
+
+
+def test_an_unpickled_store_keeps_to_the_bound_of_the_cache_that_it_had(index_dir, one_file, table):
+    path = one_file(table([[1, 2]] * 40), "parquet")
+    stores = [open_store(path, index_dir=index_dir, cache=BlockCache(limit)) for limit in (1 << 20, 1 << 20, 1 << 21)]
+    again = [pickle.loads(pickle.dumps(store)) for store in stores]  # noqa: S301
+    caches = [store._shard_rows._cache for store in again]
+    assert [cache.limit_bytes for cache in caches] == [1 << 20, 1 << 20, 1 << 21]
+    assert caches[0] is caches[1]
+    assert [store[7].input_ids.tolist() for store in again] == [[1, 2]] * 3
 
 
 def test_a_pickled_store_that_changed_is_not_reopened(opened, one_file, table):
