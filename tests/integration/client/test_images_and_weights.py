@@ -159,8 +159,12 @@ def test_a_store_shows_its_images_and_a_sample_their_number(endpoint):
 def test_a_held_out_store_with_images_is_read_in_order_where_the_spec_takes_them(endpoint, ranks):
     with DataClient(endpoint) as client:
         taken = EvalSpec(store="mixed", max_length=16, micro_batch_tokens=32, images=True)
-        with pytest.raises(InvalidSpecError, match="images = true"):
-            client.eval_stream(taken.model_copy(update={"images": False}), dp_rank=0, dp_world_size=1).__enter__()
+        unasked = taken.model_copy(update={"images": False})
+        with (
+            client.eval_stream(unasked, dp_rank=0, dp_world_size=1) as stream,
+            pytest.raises(InvalidSpecError, match="images = true"),
+        ):
+            list(stream)
         got = []
         for rank in range(ranks):
             with client.eval_stream(taken, dp_rank=rank, dp_world_size=ranks) as stream:
