@@ -109,7 +109,9 @@ def rank_main(out: Path) -> None:
         "benchmark",
     )
     model, optimizer = build(config, world, None)
-    unused: dict[str, Any] = dict.fromkeys(("feed", "checkpoints", "retention", "run_uid", "attempt", "held_out"))
+    unused: dict[str, Any] = dict.fromkeys(
+        ("feed", "checkpoints", "retention", "run_uid", "attempt", "held_out", "stamps")
+    )
     job = Job(config=config, world=world, model=model, optimizer=optimizer, **unused)
     records = []
     for turn in range(TURNS + 1):

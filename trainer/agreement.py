@@ -12,8 +12,9 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-from trainer.data import Step
+from dataserver.weight_sync import Offer
 from trainer.errors import RanksDisagreeError
+from trainer.feed import Step
 from trainer.launch import World
 
 ValueT = TypeVar("ValueT")
@@ -43,6 +44,11 @@ def agreed(steps: Iterable[Step], world: World) -> Iterator[Step]:
         _compare(f"step {step.number}, plan {step.plan_digest}, sync_weights {step.sync_weights}", world)
         yield step
     _compare(END, world)
+
+
+def agreed_offer(offer: Offer, world: World) -> None:
+    """Return when all ranks showed that they have the same offer; raises `RanksDisagreeError`."""
+    _compare(f"offer {offer.number} of version {offer.version}, sync_weights {offer.sync_weights}", world)
 
 
 def _compare(identity: str, world: World) -> None:

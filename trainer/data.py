@@ -1,26 +1,15 @@
-"""Where steps come from: a data server, or memory.
-
-    Feed.create_run -> RunIdentity      rank 0
-    Feed.begin      -> attempt          rank 0, told to the others
-    Feed.open       -> StepSource       every rank; yields Steps, takes acks
-    Feed.commit                         rank 0, after a checkpoint
-    Feed.held_out   -> StepSource       every rank, for an evaluation
-
-The training loop knows these protocols only. `ServerFeed` is the data server; tests and
-benchmarks play back recorded steps.
-"""
+"""The data server as the feed of a run: connections, and what is told to whom."""
 
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidConfigError, UnavailableError, WaitExpiredError
 from dataserver.eval_spec import EvalSpec
-from dataserver.wire.micro_batch import MicroBatch
+from dataserver.weight_sync import WeightSync
 from trainer.checkpoint import Lineage
 from trainer.config import DataConfig, RunConfig
 
@@ -30,101 +19,6 @@ COMMIT_PATIENCE_S = 5.0
 ASK_EVERY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
-
-
-class Step(Protocol):
-    """One optimizer step, as one rank sees it; iterating yields its micro-batches in round order, once."""
-
-    def __iter__(self) -> Iterator[MicroBatch]:
-        """Yield the micro-batches of this rank, `rounds` of them."""
-
-    @property
-    def number(self) -> int:
-        """The step, from 1."""
-
-    @property
-    def rounds(self) -> int:
-        """Micro-batches of each rank."""
-
-    @property
-    def end(self) -> Cursor:
-        """The cursor that belongs to the weights after this step."""
-
-    @property
-    def plan_digest(self) -> str:
-        """Digest of the plan over all ranks."""
-
-    @property
-    def sync_weights(self) -> bool:
-        """Whether weights move to the engines after this step."""
-
-    @property
-    def last(self) -> bool:
-        """Whether the run ends with this step."""
-
-    @property
-    def target_count(self) -> int:
-        """Targets over all ranks."""
-
-    @property
-    def weight_sum(self) -> float:
-        """Weights of all targets over all ranks: the denominator of the loss."""
-
-    @property
-    def token_count(self) -> int:
-        """Tokens over all ranks, without padding."""
-
-    @property
-    def sample_count(self) -> int:
-        """Samples over all ranks."""
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds for which this rank waited for the step's data, so far."""
-
-
-class StepSource(Protocol):
-    """The steps of one rank, in order."""
-
-    def __iter__(self) -> Iterator[Step]:
-        """Yield steps until the run ends."""
-
-    def ack(self, step: Any) -> None:  # noqa: ANN401 - takes what it yielded itself
-        """Say that the optimizer step is done on this rank. Does not wait."""
-
-    def close(self) -> None:
-        """Let go. Idempotent."""
-
-
-class Feed(Protocol):
-    """What a trainer asks of whoever owns the order and the cursor."""
-
-    def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
-        """Create the run, or find it, and say which checkpoints belong to it.
-
-        With `wait_alive`, first give an attempt that is alive the time to end: until then it writes checkpoints,
-        and one that is chosen before would send the run back behind them.
-        """
-
-    def begin(
-        self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
-    ) -> AttemptInfo:
-        """Begin an attempt, from a checkpoint's cursor or (None) from the beginning."""
-
-    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepSource:
-        """Open this rank's stream."""
-
-    def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
-        """Say that a checkpoint is complete; returns whether that arrived.
-
-        Until it does, older checkpoints stay: another trainer may have begun from one of them.
-        """
-
-    def held_out(self, spec: EvalSpec, *, dp_rank: int, dp_world_size: int) -> StepSource:
-        """Open a held-out store at its first row. Its steps take no acks."""
-
-    def close(self) -> None:
-        """Let go. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +75,9 @@ class ServerFeed:
             wait_alive_s=self._wait_alive_s,
         )
 
-    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> StepStream:
+    def open(
+        self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int, takes_offers: bool = False
+    ) -> StepStream:
         """Open this rank's stream."""
         return self._client.stream(
             self._run.name,
@@ -190,6 +86,7 @@ class ServerFeed:
             dp_rank=dp_rank,
             next_step=next_step,
             credits=self._config.credits,
+            takes_offers=takes_offers,
         )
 
     def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
@@ -204,6 +101,10 @@ class ServerFeed:
             )
             return False
         return True
+
+    def report(self, sync: WeightSync) -> None:
+        """Tell the ledger, waiting for a server that is away."""
+        self._client.report_sync(self._run.name, sync)
 
     def held_out(self, spec: EvalSpec, *, dp_rank: int, dp_world_size: int) -> StepStream:
         """Open a held-out store."""

@@ -19,7 +19,7 @@ from dataserver.client import AttemptInfo
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError, PreconditionError
 from trainer.agreement import agreed, told_by_first
-from trainer.data import Feed, Step, StepSource
+from trainer.feed import Feed, Step, StepSource
 from trainer.launch import World
 from trainer.model import Packed, pack
 

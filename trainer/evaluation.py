@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from dataserver.eval_spec import EvalSpec
 from trainer.agreement import agreed
 from trainer.config import TrainerConfig
-from trainer.data import Feed
+from trainer.feed import Feed
 from trainer.launch import World
 from trainer.metrics import EvalFigures
 from trainer.model import micro_batch_loss_sum, pack

@@ -1,6 +1,7 @@
 """The training loop, on one rank.
 
-    for each step: all ranks agree -> rounds of forward, backward -> clip, update -> ack -> figures -> checkpoint
+    for each step: all ranks agree -> rounds of forward, backward -> clip, update
+                   -> where a stamp says so, weights to the engines -> ack -> figures -> checkpoint
                    -> where it is due, the loss on a held-out store
 
 A step's gradient is the sum over all ranks and rounds of each micro-batch's share of one mean
@@ -21,9 +22,9 @@ from dataserver.eval_spec import EvalSpec
 from trainer.agreement import agreed
 from trainer.checkpoint import Checkpoints, Record
 from trainer.config import TrainerConfig
-from trainer.data import Feed, Step, StepSource
 from trainer.errors import NonFiniteError
 from trainer.evaluation import evaluate
+from trainer.feed import Feed, Step, StepSource
 from trainer.launch import World
 from trainer.loss import loss_share
 from trainer.metrics import Metrics, StepFigures
@@ -31,6 +32,7 @@ from trainer.model import micro_batch_loss_sum, pack
 from trainer.optim import learning_rate, set_learning_rate
 from trainer.parallel import clip_gradients, max_over_ranks, reduce_gradients, sum_over_ranks
 from trainer.retention import Retention
+from trainer.stamps import Stamps
 from trainer.state import save_checkpoint
 
 
@@ -48,21 +50,27 @@ class Job:
     run_uid: str
     attempt: AttemptInfo
     held_out: EvalSpec | None
+    stamps: Stamps
 
     def run(self, stream: StepSource, metrics: Metrics) -> Path | None:
         """Take every step; returns the checkpoint that was written last, on rank 0."""
+        self.stamps.begin(stream)
         newest, begin = None, time.monotonic()
         for step in agreed(stream, self.world):
             lr = learning_rate(self.config.optim, step.number, self.config.schedule_steps)
             local = self.forward_backward(step)
             grad_norm = self.update(step, lr)
+            self.stamps.step_done(step)
             stream.ack(step)
             step_s = time.monotonic() - begin
             metrics.write(self.figures(step, local, lr=lr, grad_norm=grad_norm, step_s=step_s))
             if self.is_save_due(step):
                 newest = self.save(step)
             self.evaluate_if_due(step, metrics)
+            self.stamps.write(metrics)
             begin = time.monotonic()
+        self.stamps.end(stream)
+        self.stamps.write(metrics)
         return newest
 
     def forward_backward(self, step: Step) -> "LocalSums":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from dataserver.sinks import MetricsConfig, Sink, open_sinks
 
@@ -49,7 +49,30 @@ class EvalFigures:
     eval_s: float
 
 
-Figures = StepFigures | EvalFigures
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncFigures:
+    """A sync of the weights after `step` that has ended; the counts are of the attempt's, with this one.
+
+    `sync_bytes`: what was to move. `sync_s`: from the prepare to the end. `sync_stall_s`: how long of that training
+    stood still.
+    """
+
+    attempt: int
+    step: int
+    sync_id: str
+    sync_outcome: str
+    sync_landed: int
+    sync_failed: int
+    sync_skipped: int
+    sync_bytes: int
+    sync_stall_s: float
+    sync_s: float
+
+
+Figures = StepFigures | EvalFigures | SyncFigures
+
+KIND: Final[dict[type[Figures], str]] = {StepFigures: "train", EvalFigures: "eval", SyncFigures: "sync"}
+"""Under which name sinks keep them."""
 
 
 class Metrics:
@@ -77,7 +100,7 @@ class Metrics:
 
 
 class Screen:
-    """One readable line a step, and one an evaluation. `last_step` is the run's, where it has one."""
+    """One readable line a step, an evaluation, a sync. `last_step` is the run's, where it has one."""
 
     def __init__(self, last_step: int | None, out: TextIO) -> None:
         self._of = "" if last_step is None else f"/{last_step}"
@@ -85,7 +108,10 @@ class Screen:
 
     def write(self, figures: Figures) -> None:
         """Write and flush, so that a killed trainer's last step is seen."""
-        told = _evaluation(figures) if isinstance(figures, EvalFigures) else _step(figures)
+        if isinstance(figures, SyncFigures):
+            told = _sync(figures)
+        else:
+            told = _evaluation(figures) if isinstance(figures, EvalFigures) else _step(figures)
         self._out.write(f"step {figures.step}{self._of}  {told}\n")
         self._out.flush()
 
@@ -103,11 +129,18 @@ def _step(f: StepFigures) -> str:
     )
 
 
+def _sync(f: SyncFigures) -> str:
+    return (
+        f"weights {f.sync_outcome}  {f.sync_bytes / 1e6:,.1f} MB  training stood still {f.sync_stall_s:.2f} s  "
+        f"of {f.sync_s:.2f} s"
+    )
+
+
 def _evaluation(f: EvalFigures) -> str:
     return f"eval loss {f.eval_loss:.4f}  {f.eval_samples} samples  {f.eval_targets:,} targets  {f.eval_s:.2f} s"
 
 
 def _scalars(figures: Figures) -> dict[str, float]:
-    kind = "eval" if isinstance(figures, EvalFigures) else "train"
-    named = {name.removeprefix("eval_"): value for name, value in asdict(figures).items() if name != "step"}
-    return {f"{kind}/{name}": float(value) for name, value in named.items()}
+    kind = KIND[type(figures)]
+    values = {name: value for name, value in asdict(figures).items() if name != "step" and not isinstance(value, str)}
+    return {f"{kind}/{name.removeprefix(f'{kind}_')}": float(value) for name, value in values.items()}

@@ -8,9 +8,9 @@ from dataserver.client import AttemptInfo
 from dataserver.eval_spec import EvalSpec
 from trainer.checkpoint import Checkpoint, Checkpoints, Resume
 from trainer.config import TrainerConfig
-from trainer.data import Feed
 from trainer.evaluation import check_held_out, eval_spec
 from trainer.export import check_export_target
+from trainer.feed import Feed
 from trainer.launch import World
 from trainer.model import model_config
 

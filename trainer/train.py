@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from trainer.agreement import told_by_first
 from trainer.checkpoint import Checkpoint, Checkpoints, Resume
 from trainer.config import TrainerConfig
-from trainer.data import Feed
 from trainer.export import export_checkpoint
+from trainer.feed import Feed
 from trainer.launch import World
 from trainer.loop import Job
 from trainer.metrics import Metrics, open_metrics
@@ -24,6 +24,7 @@ from trainer.model import empty_model, full_weights, model_config
 from trainer.optim import build_optimizer
 from trainer.parallel import load_weights, shard
 from trainer.retention import Retention
+from trainer.stamps import stamps_of
 from trainer.start import Start, begin_attempt, choose_start
 from trainer.state import load_checkpoint
 
@@ -41,7 +42,14 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
         retention = _retention(config, checkpoints, start.run_uid)
         if world.is_first:
             retention.sweep(attempt.number)
-        stream = feed.open(attempt=attempt, world_rank=world.rank, dp_rank=world.rank, next_step=start.step + 1)
+        stamps = stamps_of(config, world, model, attempt, feed.report)
+        stream = feed.open(
+            attempt=attempt,
+            world_rank=world.rank,
+            dp_rank=world.rank,
+            next_step=start.step + 1,
+            takes_offers=config.weights is not None,
+        )
         job = Job(
             config=config,
             world=world,
@@ -53,11 +61,13 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
             run_uid=start.run_uid,
             attempt=attempt,
             held_out=start.held_out,
+            stamps=stamps,
         )
         try:
             newest = job.run(stream, metrics)
         finally:
             stream.close()
+            stamps.close()
     if world.is_first:
         _finish(config, start, newest)
 

@@ -55,7 +55,7 @@ class OrchestratorCalls:
         """Ask for engines. Raises `TransferError` when no answer comes."""
         request = transfers.PrepareTransferRequest(
             run=sync.run,
-            version=policy_version_pb2.PolicyVersion(attempt=sync.attempt, number=sync.number),
+            version=policy_version_pb2.PolicyVersion(attempt=sync.version.attempt, number=sync.version.number),
             attempt_id=attempt_id,
             sync_id=sync.sync_id,
             epoch=epoch,

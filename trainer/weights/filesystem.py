@@ -38,7 +38,7 @@ class FilesystemTransport:
         self._outgoing = outgoing
         self._world = world
         self._of_run = root.absolute() / sync.run
-        self._directory = self._of_run / f"{sync.attempt}.{sync.number}-{sync.sync_id}"
+        self._directory = self._of_run / f"{sync.version}-{sync.sync_id}"
 
     @property
     def device(self) -> torch.device:
@@ -94,7 +94,7 @@ class FilesystemTransport:
             "format": FORMAT,
             "run": self._sync.run,
             "sync_id": self._sync.sync_id,
-            "version": {"attempt": self._sync.attempt, "number": self._sync.number},
+            "version": {"attempt": self._sync.version.attempt, "number": self._sync.version.number},
             "tensors": tensors,
             "checksum": checksum,
         }

@@ -16,6 +16,7 @@ from typing import Final
 
 import torch.distributed as dist
 
+from dataserver.weight_sync import OrchestratorAddress, WeightSync
 from trainer.agreement import told_by_first
 from trainer.launch import World
 from trainer.parallel import sum_over_ranks
@@ -24,7 +25,7 @@ from trainer.weights.gather import gather
 from trainer.weights.lead import Lead
 from trainer.weights.outgoing import Outgoing
 from trainer.weights.sender import Sender
-from trainer.weights.sync import NotReady, Orchestrator, Ready, Sync, SyncResult, TransferError
+from trainer.weights.sync import NotReady, Ready, Sync, TransferError
 from trainer.weights.transport import Transport
 from trainer.weights.underway import Underway
 
@@ -51,7 +52,7 @@ class Handover:
         self._lead = lead
         self._left_behind: list[Sender] = []
 
-    def hand_over(self, number: int, orchestrator: Orchestrator | None) -> None:
+    def hand_over(self, number: int, orchestrator: OrchestratorAddress | None) -> None:
         """Hand over version `number`, which the ranks hold. A collective; raises nothing that engines do."""
         answer = told_by_first(self._world, lambda: self._prepare(number, orchestrator))
         checksum = fault = ""
@@ -60,18 +61,18 @@ class Handover:
         if self._lead is not None:
             self._lead.conclude(answer, checksum=checksum, fault=fault)
 
-    def settled(self) -> list[SyncResult]:
-        """Syncs that have ended since the last call, on rank 0."""
-        return [] if self._lead is None else self._lead.settled()
+    def settled(self) -> list[tuple[WeightSync, int]]:
+        """Syncs that have ended since the last call, on rank 0, and the bytes that were to move."""
+        return [] if self._lead is None else [(ended, self._outgoing.size) for ended in self._lead.settled()]
 
-    def close(self) -> None:
-        """Wait for what is in flight, within its deadlines. Idempotent."""
+    def finish(self) -> None:
+        """Wait for what is in flight, within its deadlines. Nothing can be handed over any more."""
         if self._lead is not None:
-            self._lead.close()
+            self._lead.finish()
         while self._left_behind:
             self._left_behind.pop().join(LEFT_BEHIND_S)
 
-    def _prepare(self, number: int, orchestrator: Orchestrator | None) -> Ready | NotReady:
+    def _prepare(self, number: int, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
         if self._lead is None:
             raise TransferError("rank 0 alone prepares a transfer")
         return self._lead.prepare(number, orchestrator)

@@ -17,10 +17,11 @@ from typing import Final
 from uuid import uuid4
 
 from dataserver.client import AttemptInfo
+from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, SyncOutcome, WeightSync
 from trainer.weights.calls import OrchestratorCalls
 from trainer.weights.outgoing import Outgoing
 from trainer.weights.reports import Reports
-from trainer.weights.sync import NotReady, Orchestrator, Outcome, Ready, Sync, SyncResult, TransferError
+from trainer.weights.sync import NotReady, Ready, Sync, TransferError
 from trainer.weights.transport import Transport
 from trainer.weights.underway import Underway
 from trainer.weights_config import WeightsConfig
@@ -64,7 +65,7 @@ class Lead:
         self._reports = reports
         self._trainer_address = trainer_address
         self._underway = underway
-        self._settled: SimpleQueue[SyncResult] = SimpleQueue()
+        self._settled: SimpleQueue[WeightSync] = SimpleQueue()
         self._background: threading.Thread | None = None
         self._attempted: Attempted | None = None
 
@@ -75,11 +76,12 @@ class Lead:
             raise TransferError("no transfer is under way")
         return self._attempted.transport
 
-    def prepare(self, number: int, orchestrator: Orchestrator | None) -> Ready | NotReady:
+    def prepare(self, number: int, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
         """Ask for engines for version `number`; raises nothing."""
         begin = time.monotonic()
         self._await_background()
-        sync = Sync(sync_id=uuid4().hex, run=self._run, attempt=self._attempt.number, number=number)
+        version = PolicyVersion(attempt=self._attempt.number, number=number)
+        sync = Sync(sync_id=uuid4().hex, run=self._run, version=version)
         self._attempted = attempted = Attempted(sync=sync, begin=begin)
         self._underway.begin(sync)
         if orchestrator is None:
@@ -102,7 +104,7 @@ class Lead:
         )
         self._background.start()
 
-    def settled(self) -> list[SyncResult]:
+    def settled(self) -> list[WeightSync]:
         """Syncs that have ended since the last call."""
         found = []
         while True:
@@ -111,12 +113,12 @@ class Lead:
             except Empty:
                 return found
 
-    def close(self) -> None:
-        """Wait for the commit in flight, and deliver the reports. Idempotent."""
+    def finish(self) -> None:
+        """Wait for the commit in flight, and deliver the reports."""
         self._await_background()
-        self._reports.close(REPORT_PATIENCE_S)
+        self._reports.finish(REPORT_PATIENCE_S)
 
-    def _ask(self, attempted: Attempted, orchestrator: Orchestrator) -> Ready | NotReady:
+    def _ask(self, attempted: Attempted, orchestrator: OrchestratorAddress) -> Ready | NotReady:
         attempted.transport = self._transport_of(attempted.sync)
         meeting = attempted.transport.meet()
         attempted.calls = OrchestratorCalls(orchestrator.address, self._config, self._underway)
@@ -138,48 +140,48 @@ class Lead:
     def _end(self, attempted: Attempted, answer: Ready | NotReady, checksum: str, fault: str, stall_s: float) -> None:
         engines: tuple[str, ...] = ()
         if isinstance(answer, NotReady):
-            outcome, detail = Outcome.SKIPPED, answer.detail
+            outcome, detail = SyncOutcome.SKIPPED, answer.detail
         else:
             outcome, engines, detail = self._commit(attempted, checksum, fault)
         if attempted.calls is not None:
-            if outcome is not Outcome.LANDED and not (isinstance(answer, NotReady) and answer.refused):
+            if outcome is not SyncOutcome.LANDED and not (isinstance(answer, NotReady) and answer.refused):
                 attempted.calls.abort(attempted.sync, detail)
             attempted.calls.close()
         if attempted.transport is not None:
             attempted.transport.leave()
         self._underway.end()
         self._tell(
-            SyncResult(
-                sync=attempted.sync,
+            WeightSync(
+                sync_id=attempted.sync.sync_id,
+                version=attempted.sync.version,
                 outcome=outcome,
-                size=self._outgoing.size,
-                stall_s=stall_s,
+                stall_seconds=stall_s,
                 seconds=time.monotonic() - attempted.begin,
                 engines=engines,
                 detail=detail,
             )
         )
 
-    def _commit(self, attempted: Attempted, checksum: str, fault: str) -> tuple[Outcome, tuple[str, ...], str]:
+    def _commit(self, attempted: Attempted, checksum: str, fault: str) -> tuple[SyncOutcome, tuple[str, ...], str]:
         if fault or attempted.calls is None or attempted.transport is None:
-            return Outcome.FAILED, (), fault
+            return SyncOutcome.FAILED, (), fault
         try:
             attempted.transport.complete(checksum)
             landing = attempted.calls.commit(attempted.sync, checksum)
         except Exception as error:
             log.debug("commit failed", exc_info=True)
-            return Outcome.FAILED, (), _told(error)
-        return Outcome.LANDED if landing.engines else Outcome.FAILED, landing.engines, landing.detail
+            return SyncOutcome.FAILED, (), _told(error)
+        return SyncOutcome.LANDED if landing.engines else SyncOutcome.FAILED, landing.engines, landing.detail
 
-    def _tell(self, result: SyncResult) -> None:
-        told = log.info if result.outcome is Outcome.LANDED else log.warning
+    def _tell(self, ended: WeightSync) -> None:
+        told = log.info if ended.outcome is SyncOutcome.LANDED else log.warning
         told(
-            "sync of version %d.%d %s after %.2f s (training stood still for %.2f s)%s",
-            result.sync.attempt, result.sync.number, result.outcome.value, result.seconds, result.stall_s,
-            f": {result.detail}" if result.detail else "",
+            "sync of version %s %s after %.2f s (training stood still for %.2f s)%s",
+            ended.version, ended.outcome.value, ended.seconds, ended.stall_seconds,
+            f": {ended.detail}" if ended.detail else "",
         )  # fmt: skip
-        self._reports.add(result)
-        self._settled.put(result)
+        self._reports.add(ended)
+        self._settled.put(ended)
 
 
 def _told(error: Exception) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from dataserver.errors import DataServerError
-from trainer.weights.sync import SyncResult
+from dataserver.weight_sync import WeightSync
 
 log = logging.getLogger(__name__)
 
@@ -14,24 +14,24 @@ log = logging.getLogger(__name__)
 class Reports:
     """Delivers results in order. `deliver` waits for a server that is away as long as it likes."""
 
-    def __init__(self, deliver: Callable[[SyncResult], None]) -> None:
+    def __init__(self, deliver: Callable[[WeightSync], None]) -> None:
         self._deliver = deliver
-        self._queue: SimpleQueue[SyncResult | None] = SimpleQueue()
+        self._queue: SimpleQueue[WeightSync | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="sync reports", daemon=True)
         self._thread.start()
 
-    def add(self, result: SyncResult) -> None:
+    def add(self, ended: WeightSync) -> None:
         """Report this, soon."""
-        self._queue.put(result)
+        self._queue.put(ended)
 
-    def close(self, timeout_s: float) -> None:
-        """Let what was added be delivered, for so long at most. Idempotent."""
+    def finish(self, timeout_s: float) -> None:
+        """Let what was added be delivered, for so long at most; nothing can be added any more."""
         self._queue.put(None)
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while (result := self._queue.get()) is not None:
+        while (ended := self._queue.get()) is not None:
             try:
-                self._deliver(result)
+                self._deliver(ended)
             except DataServerError as error:
-                log.warning("the data server did not take the report of sync %s: %s", result.sync.sync_id, error)
+                log.warning("the data server did not take the report of sync %s: %s", ended.sync_id, error)

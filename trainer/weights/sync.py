@@ -1,23 +1,13 @@
-"""The values of one sync: what is moved, where it is met, what became of it."""
+"""The values of one sync: what is moved, where it is met, what rank 0 tells the others."""
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
+
+from dataserver.weight_sync import PolicyVersion
 
 
 class TransferError(Exception):
     """A transfer came to nothing; the message says why. It never leaves this package."""
-
-
-class Outcome(StrEnum):
-    """How a sync ended."""
-
-    LANDED = "landed"
-    """Engines serve the version."""
-    FAILED = "failed"
-    """The transfer began and did not come to its end."""
-    SKIPPED = "skipped"
-    """The transfer was refused, or never began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,23 +26,11 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """One transfer: its id, 32 hexadecimal digits, names it wherever it is spoken of.
-
-    `attempt`, `number`: the policy version. `run`: the run's name.
-    """
+    """One transfer of a run's policy version. Its id, 32 hexadecimal digits, names it wherever it is spoken of."""
 
     sync_id: str
     run: str
-    attempt: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orchestrator:
-    """Whom to hand over by. `epoch` counts the orchestrators of the run. `address`: HOST:PORT."""
-
-    epoch: int
-    address: str
+    version: PolicyVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +56,3 @@ class NotReady:
 
     detail: str
     refused: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
-    """A sync that has ended. `stall_s`: for how long training stood still; `seconds`: from the prepare to the end.
-
-    `size`: bytes that were to move. `engines`: those that serve the version now.
-    """
-
-    sync: Sync
-    outcome: Outcome
-    size: int
-    stall_s: float
-    seconds: float
-    engines: tuple[str, ...] = ()
-    detail: str = ""

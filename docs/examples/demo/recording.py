@@ -64,8 +64,9 @@ class RecordingFeed(ServerFeed):
         self._records = records
 
     def open(  # type: ignore[override]
-        self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int
+        self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int, takes_offers: bool = False
     ) -> RecordedStream:
         """Open this rank's stream."""
-        stream = super().open(attempt=attempt, world_rank=world_rank, dp_rank=dp_rank, next_step=next_step)
+        where = {"world_rank": world_rank, "dp_rank": dp_rank, "next_step": next_step}
+        stream = super().open(attempt=attempt, takes_offers=takes_offers, **where)
         return RecordedStream(stream, self._records / f"attempt-{attempt.number}-rank-{world_rank}.jsonl")

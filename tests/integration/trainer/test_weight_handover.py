@@ -43,7 +43,7 @@ def hand_over(
 
 
 def outcomes(told: Told) -> list[str]:
-    return [result.outcome.value for result in told.results]
+    return [ended.outcome.value for ended, _ in told.results]
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -78,8 +78,8 @@ def test_weights_arrive_to_the_bit(tmp_path: Path, transport: str, ranks: int, t
     assert ("lm_head.weight" in names) is not tied
     assert "model.embed_tokens.weight" in names
     assert {spec.dtype for spec in request.tensors} == {{"bf16": "bfloat16", "fp16": "float16"}.get(dtype, "float32")}
-    assert told.reported == told.results
-    assert all(result.size == sum(map(len, told.expected[0].values())) for result in told.results)
+    assert told.reported == [ended for ended, _ in told.results]
+    assert all(size == sum(map(len, told.expected[0].values())) for _, size in told.results)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_after_a_sync_that_failed_the_next_one_lands(
 ) -> None:
     told = hand_over(config_of(tmp_path, "gloo"), ranks=2, faults=(fault,))
     assert outcomes(told) == [outcome, "landed"]
-    assert detail in told.results[0].detail
+    assert detail in told.reported[0].detail
     assert told.calls == [*calls, "prepare", "commit"]
     assert len({pb.PrepareTransferRequest.FromString(each).sync_id for each in told.prepares}) == 2
     [(number, [weights])] = told.received
     assert number == 1
     assert same(weights, told.expected[1])
-    assert told.reported == told.results
+    assert told.reported == [ended for ended, _ in told.results]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_abort_ends_a_transfer_that_waits_at_once(tmp_path: Path, fault: str,
     long = {"prepare_s": 500, "commit_s": 500, "send_s": 500}
     told = hand_over(config_of(tmp_path, "gloo", **long), count=1, faults=(fault,), abort=True)
     assert outcomes(told) == [outcome]
-    assert "aborted: an engine died" in told.results[0].detail
+    assert "aborted: an engine died" in told.reported[0].detail
     # The first one named another transfer, and was none of this one's business.
     assert told.aborted == [False, True]
 

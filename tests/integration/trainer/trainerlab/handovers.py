@@ -1,13 +1,13 @@
 """Handovers on ranks, to a peer on rank 0, and what became of them."""
 
 import threading
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dataserver.testing import attempt_info
+from dataserver.weight_sync import OrchestratorAddress, WeightSync
 from trainer.config import TrainerConfig
 from trainer.launch import World
 from trainerlab.jobs import RUN
@@ -18,8 +18,8 @@ from trainerlab.peer import Peer, Weights
 class Told:
     """What rank 0 tells of its handovers."""
 
-    results: list[Any] = field(default_factory=list)
-    reported: list[Any] = field(default_factory=list)
+    results: list[tuple[WeightSync, int]] = field(default_factory=list)
+    reported: list[WeightSync] = field(default_factory=list)
     expected: list[Weights] = field(default_factory=list)
     received: list[tuple[int, list[Weights]]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -38,7 +38,6 @@ def hand_over_versions(
     from trainer.weights.lead import Lead
     from trainer.weights.outgoing import outgoing
     from trainer.weights.reports import Reports
-    from trainer.weights.sync import Orchestrator
     from trainer.weights.underway import Underway
     from trainer.weights.ways import transport_maker
 
@@ -56,13 +55,13 @@ def hand_over_versions(
         if abort:
             threading.Thread(target=_abort_when_reached, args=(peer, underway, told), daemon=True).start()
     handover = Handover(world=world, outgoing=sent, transport_of=make, underway=underway, lead=lead)
-    with closing(handover):
-        for number in range(count):
-            with torch.no_grad():
-                for weight in model.parameters():
-                    weight.add_(0.125 * number)
-            told.expected.append(state_of(model, sent.dtype))
-            handover.hand_over(number, Orchestrator(epoch=1, address="" if peer is None else peer.address))
+    for number in range(count):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.125 * number)
+        told.expected.append(state_of(model, sent.dtype))
+        handover.hand_over(number, OrchestratorAddress(epoch=1, address="" if peer is None else peer.address))
+    handover.finish()
     told.results = handover.settled()
     if peer is None:
         return None

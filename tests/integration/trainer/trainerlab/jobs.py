@@ -7,6 +7,7 @@ from typing import Any
 from dataserver.client import AttemptInfo
 from dataserver.cursor import Cursor
 from dataserver.testing import attempt_info
+from dataserver.weight_sync import Offer, WeightSync
 from trainer.checkpoint import Checkpoints, Lineage
 from trainer.config import TrainerConfig
 from trainer.config_file import parse_config
@@ -52,15 +53,27 @@ def job_config(directory: Path, **sections: dict[str, Any]) -> TrainerConfig:
 
 
 class MemorySource:
-    def __init__(self, steps: Sequence[MemoryStep]) -> None:
+    """Notes in `events` what it is told, in order."""
+
+    def __init__(self, steps: Sequence[MemoryStep], offers: Sequence[Offer], events: list[str]) -> None:
         self._steps = steps
-        self.acked: list[int] = []
+        self._offers = offers
+        self._events = events
 
     def __iter__(self) -> Any:
         return iter(self._steps)
 
     def ack(self, step: MemoryStep) -> None:
-        self.acked.append(step.number)
+        self._events.append(f"ack {step.number}")
+
+    def opening_offer(self) -> Offer:
+        return self._offers[0]
+
+    def offers(self) -> Any:
+        return iter(self._offers[1:])
+
+    def ack_offer(self, offer: Offer) -> None:
+        self._events.append(f"ack offer {offer.number}")
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -70,9 +83,17 @@ class MemoryFeed:
     """Plays back steps, `steps[i][r]` being step i + 1 of rank r, and remembers what it was told."""
 
     def __init__(
-        self, steps: Sequence[Sequence[MemoryStep]], *, lineage: Lineage | None = None, commits_arrive: bool = True
+        self,
+        steps: Sequence[Sequence[MemoryStep]],
+        *,
+        lineage: Lineage | None = None,
+        commits_arrive: bool = True,
+        offers: Sequence[Offer] = (),
     ) -> None:
-        self._steps = steps
+        self.steps = steps
+        self.offers = offers
+        self.events: list[str] = []
+        self.reported: list[WeightSync] = []
         self._commits_arrive = commits_arrive
         self.lineage = lineage or Lineage(
             run=RUN, run_uid="uid", order_fingerprints=(FINGERPRINT,), attempt=0, base_step=0
@@ -90,8 +111,14 @@ class MemoryFeed:
         self.begun.append(resume)
         return attempt_info(self.lineage.attempt + 1, base=resume)
 
-    def open(self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int) -> MemorySource:
-        return MemorySource([ranks[dp_rank] for ranks in self._steps[next_step - 1 :]])
+    def open(
+        self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int, takes_offers: bool = False
+    ) -> MemorySource:
+        assert takes_offers == bool(self.offers)
+        return MemorySource([ranks[dp_rank] for ranks in self.steps[next_step - 1 :]], self.offers, self.events)
+
+    def report(self, sync: WeightSync) -> None:
+        self.reported.append(sync)
 
     def commit(self, *, attempt: AttemptInfo, cursor: Cursor, uri: str) -> bool:
         self.commits.append((attempt.number, cursor.step, uri))
@@ -104,6 +131,7 @@ class MemoryFeed:
 def open_job(config: TrainerConfig, world: World) -> Any:
     """A job on a model before its first step."""
     from trainer.loop import Job
+    from trainer.stamps import IgnoredStamps
     from trainer.train import build
 
     model, optimizer = build(config, world, None)
@@ -119,4 +147,5 @@ def open_job(config: TrainerConfig, world: World) -> Any:
         run_uid="uid",
         attempt=attempt_info(),
         held_out=None,
+        stamps=IgnoredStamps(),
     )

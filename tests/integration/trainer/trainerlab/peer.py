@@ -30,13 +30,15 @@ PATIENCE_S = 60
 
 
 class Peer(WeightTransferServiceServicer):
-    """`engines`: workers of each. `faults`: for the first syncs, one each; `""` for none."""
+    """`engines`: workers of each. `faults`: for the first syncs, one each; `""` for none. `events`: notes the calls."""
 
-    def __init__(self, engines: Sequence[int] = (1,), faults: Sequence[str] = ()) -> None:
+    def __init__(
+        self, engines: Sequence[int] = (1,), faults: Sequence[str] = (), *, events: list[str] | None = None
+    ) -> None:
         self._engines = engines
         self._faults = list(faults)
         self._open: dict[str, _Incoming] = {}
-        self.calls: list[str] = []
+        self.calls: list[str] = [] if events is None else events
         self.prepares: list[pb.PrepareTransferRequest] = []
         self.aborts: list[pb.AbortTransferRequest] = []
         self.received: list[tuple[int, list[Weights]]] = []

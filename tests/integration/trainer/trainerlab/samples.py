@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dataserver.cursor import Cursor
+from dataserver.weight_sync import OrchestratorAddress
 from dataserver.wire.micro_batch import MicroBatch, footprints
 
 VOCABULARY = 96
@@ -77,6 +78,7 @@ class MemoryStep:
     last: bool = False
     plan_digest: str = "plan"
     sync_weights: bool = False
+    orchestrator: OrchestratorAddress | None = None
     wait_s: float = 0.0
 
     @property
