@@ -1,0 +1,207 @@
+"""What weights on demand cost a trainer: steps without evals, idle steps between syncs, and a sync after every step.
+
+The three take turns on one model, step by step in blocks. Idle steps must make no transfer call, and take as
+long as steps of a job that knows no engines; the ratio is given with its 95 % interval over the turns.
+"""
+
+import math
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from benchmarks.report import report
+from benchmarks.sync_receiver import serve
+from dataserver.cursor import Cursor
+from dataserver.testing import attempt_info
+from dataserver.weight_sync import OrchestratorAddress, WeightSync
+from dataserver.wire.micro_batch import MicroBatch
+from trainer.config import DeviceKind
+from trainer.config_file import parse_config
+from trainer.launch import World, join_world, start_collectives
+from trainer.loop import Job
+from trainer.stamps import EngineStamps, IgnoredStamps, Stamps
+from trainer.train import build
+
+TURNS: Final = 10
+BLOCK: Final = 6
+STEP_TOKENS: Final = 1024
+VOCABULARY: Final = 4096
+MODEL: Final = {
+    "model_type": "qwen3", "vocab_size": VOCABULARY, "hidden_size": 256, "intermediate_size": 768,
+    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
+}  # fmt: skip
+ARMS: Final = ("evals off", "on demand, idle", "every step")
+
+
+class InMemoryStep:
+    """One step of one micro-batch, the same tokens each time."""
+
+    def __init__(self, orchestrator: OrchestratorAddress) -> None:
+        lengths = np.full(STEP_TOKENS // 256, 256)
+        tokens = np.random.default_rng(0).integers(1, VOCABULARY, STEP_TOKENS).astype(np.uint16)
+        self.batch = MicroBatch(
+            step=1, round=0, sync_weights=False, alignment=1, lengths=lengths, target_count=STEP_TOKENS - len(lengths),
+            tokens=tokens, loss_mask=np.ones(STEP_TOKENS, dtype=bool), loss_weight=None,
+        )  # fmt: skip
+        self.number, self.rounds, self.weight_sum, self.wait_s = 0, 1, float(self.batch.target_count), 0.0
+        self.sync_weights, self.orchestrator = False, orchestrator
+        self.end = Cursor(order_fingerprint="f" * 32, step=1, position=1)
+
+    def __iter__(self) -> Iterator[MicroBatch]:
+        return iter([self.batch])
+
+
+class Kept:
+    """In the place of metrics: keeps figures."""
+
+    def __init__(self) -> None:
+        self.figures: list[Any] = []
+
+    def write(self, figures: Any) -> None:
+        self.figures.append(figures)
+
+
+def configuration(directory: Path) -> Any:
+    return parse_config(
+        {
+            "run": {
+                "name": "syncs",
+                "order": {"sources": [{"store": "memory"}], "max_length": STEP_TOKENS},
+                "batch": {"step_tokens": STEP_TOKENS, "micro_batch_tokens": STEP_TOKENS},
+            },
+            "model": {"config": MODEL},
+            "parallel": {"device": "cpu"},
+            "checkpoint": {"dir": str(directory)},
+            "weights": {"transport": "gloo", "dtype": "bf16", "bucket_bytes": 4 * 2**20},
+        },
+        "benchmark",
+    )
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, Any]]:
+    """The address of an orchestrator, and how to ask it for the number of transfers."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours.recv(), ours
+    finally:
+        ours.close()
+        process.join(10)
+        process.kill()
+
+
+def block_of(job: Job, stamps: Stamps, step: InMemoryStep, *, sync: bool) -> list[float]:
+    """Seconds of each step of a block."""
+    seconds = []
+    for _ in range(BLOCK):
+        step.number += 1
+        step.sync_weights = sync
+        begin = time.perf_counter()
+        local: Any = step
+        job.forward_backward(local)
+        job.update(local, lr=1e-4)
+        stamps.step_done(local)
+        seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def measure(directory: Path, world: World) -> tuple[dict[str, list[float]], list[Any], int]:
+    """Median seconds of a step by arm and turn; the syncs' figures; transfers that idle steps asked for."""
+    config = configuration(directory)
+    reported: list[WeightSync] = []
+    with receiver() as (address, asked):
+        model, optimizer = build(config, world, None)
+        engine = EngineStamps(
+            config=config.weights, job=config, world=world, model=model, attempt=attempt_info(), deliver=reported.append
+        )
+        unused: dict[str, Any] = dict.fromkeys(
+            ("feed", "checkpoints", "retention", "run_uid", "attempt", "held_out", "stamps")
+        )
+        job = Job(config=config, world=world, model=model, optimizer=optimizer, **unused)
+        step = InMemoryStep(OrchestratorAddress(epoch=1, address=address))
+        of_arm: dict[str, list[float]] = {arm: [] for arm in ARMS}
+        kept: Any = Kept()
+        idle_calls = 0
+        for turn in range(TURNS + 1):
+            for arm in (ARMS, ARMS[::-1])[turn % 2]:
+                before = transfers(asked)
+                stamps: Stamps = IgnoredStamps() if arm == ARMS[0] else engine
+                seconds = block_of(job, stamps, step, sync=arm == ARMS[2])
+                idle_calls += transfers(asked) - before if arm != ARMS[2] else 0
+                if arm == ARMS[2]:
+                    await_commits(engine, kept, BLOCK * (turn + 1))
+                if turn:  # the first one warms up
+                    of_arm[arm].append(median(seconds))
+        engine.close()
+    return of_arm, kept.figures[BLOCK:], idle_calls
+
+
+def await_commits(engine: EngineStamps, kept: Any, count: int) -> None:
+    """No commit may run beside the block that follows."""
+    while len(kept.figures) < count:
+        time.sleep(0.005)
+        engine.write(kept)
+
+
+def transfers(asked: Any) -> int:
+    asked.send("how many?")
+    return int(asked.recv())
+
+
+def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float]:
+    """Mean ratio of pairs, and half its 95 % interval."""
+    ratios = [value / other for value, other in zip(values, base, strict=True)]
+    return mean(ratios), 1.96 * stdev(ratios) / math.sqrt(len(ratios))
+
+
+def rows_of(of_arm: dict[str, list[float]]) -> list[dict[str, object]]:
+    rows = []
+    for arm in ARMS:
+        middle, half = ratio(of_arm[arm], of_arm[ARMS[0]]) if arm != ARMS[0] else (1.0, 0.0)
+        rows.append(
+            {
+                "evals": arm,
+                "step ms, median": 1e3 * median(of_arm[arm]),
+                "x evals off": middle,
+                "95 % interval": f"{middle - half:.3f} to {middle + half:.3f}" if half else "",
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    world = join_world(DeviceKind.CPU, {})
+    start_collectives(world, 3600)
+    with tempfile.TemporaryDirectory() as directory:
+        of_arm, syncs, idle_calls = measure(Path(directory), world)
+    dist.destroy_process_group()
+    assert idle_calls == 0, f"idle steps asked for {idle_calls} transfers"
+    assert all(sync.sync_outcome == "landed" for sync in syncs)
+    stalls, totals = [sync.sync_stall_s for sync in syncs], [sync.sync_s for sync in syncs]
+    report(
+        "weight_sync",
+        f"{TURNS} turns of {BLOCK} steps of {STEP_TOKENS} tokens each; {syncs[0].sync_bytes / 1e6:.0f} MB by gloo",
+        rows_of(of_arm),
+        [
+            f"a sync: total {1e3 * median(totals):.1f} ms, of which training stood still {1e3 * median(stalls):.1f} ms "
+            f"(share {median(s / t for s, t in zip(stalls, totals, strict=True)):.2f}); {len(syncs)} syncs, all landed",
+            "idle steps: 0 transfer calls",
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
