@@ -1,4 +1,4 @@
-"""The loss as a line of blocks for the terminal, and as a PNG."""
+"""The loss and the rewards of evals as PNGs, and as a line of blocks for the terminal."""
 
 from pathlib import Path
 
@@ -36,6 +36,18 @@ def draw_loss(path: Path, attempts: list[list[tuple[int, float]]], notes: dict[i
         )
     axes.set(xlabel="optimizer step", ylabel="loss (nats per target)", title="One epoch, two attempts")
     axes.legend(loc="lower left")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def draw_rewards(path: Path, rewards: dict[str, list[tuple[int, float]]], title: str) -> None:
+    """Draw (version, mean reward) of each eval."""
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    for name, points in rewards.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    axes.set(xlabel="policy version (optimizer steps)", ylabel="mean reward", ylim=(0, 1), title=title)
+    axes.legend(loc="upper left")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
     plt.close(figure)
