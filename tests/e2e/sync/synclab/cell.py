@@ -1,0 +1,191 @@
+"""One story's processes. The cell plays the launcher, and never starts gRPC itself."""
+
+import heapq
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from crashlab.audit import Audit, collect
+from crashlab.collective import star
+from crashlab.job import LEASE_S, spawn, tail
+from crashlab.rank import PATIENCE_S, Life, Place
+from crashlab.samples import write_rows
+from dataserver.client import DataClient
+from dataserver.config import ServerConfig, StoreConfig
+from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
+from synclab.moments import Bomb, Kill
+from synclab.programs import Ports, run_engine, run_orchestrator, run_server, take_port
+from synclab.rank import Pace, SyncRank
+
+ROWS = 48
+BATCH = BatchSpec(step_samples=4, micro_batch_tokens=16, max_epochs=1)
+STEPS = 12
+
+POLL_S = 0.01
+LIMIT_S = 50.0
+BACKOFF_S = 0.1
+MOST_LIVES = 12
+
+Event = Callable[[], None]
+
+
+class Cell:
+    """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …"""
+
+    def __init__(self, directory: Path, *, kills: list[Kill] | None = None, engines: int = 2) -> None:
+        self.directory = directory
+        for name in ("pids", "fired", "weights", "engines"):
+            (directory / name).mkdir()
+        write_rows(directory / "store", ROWS)
+        self.ports = Ports(server=take_port(), orchestrators=(take_port(), take_port()), engines=[take_port() for _ in range(engines)])
+        order = OrderSpec(sources=(Source(store="rows"),), seed=11, max_length=16)
+        self.place = Place(
+            endpoints=f"127.0.0.1:{self.ports.server}", directory=directory, spec=RunSpec(order=order, batch=BATCH)
+        )
+        self.bomb = Bomb(kills or [], directory / "pids", directory / "fired")
+        self.lives = 0
+        self.codes: dict[str, list[int]] = {}
+        self._begun = time.monotonic()
+        self._programs: dict[str, Callable[[], None]] = {}
+        self._running: dict[int, str] = {}
+        self._due: list[tuple[float, int, Event]] = []
+        self._life_over = False
+
+    # What stories do
+
+    def serve(self, **settings: Any) -> None:
+        """Start the data server."""
+        config = ServerConfig(
+            listen=f"127.0.0.1:{self.ports.server}",
+            stores={"rows": StoreConfig(path=self.directory / "store")},
+            ledger=f"sqlite:///{self.directory / 'ledger.db'}",
+            index_dir=self.directory / "index",
+            lease_s=LEASE_S,
+            metrics_listen="",
+            shutdown_hold_s=20.0,
+            **settings,
+        )
+        self.start("server", lambda: run_server(config))
+
+    def engage(self, number: int, **settings: Any) -> None:
+        """Start an engine."""
+        events = self.directory / "engines" / f"{number}.jsonl"
+        self.start(f"engine-{number}", lambda: run_engine(self.ports.engines[number], events, **settings))
+
+    def orchestrate(self, number: int = 0, **settings: Any) -> None:
+        """Start an orchestrator."""
+        name = "orchestrator" if number == 0 else f"orchestrator-{number}"
+        self.start(name, lambda: run_orchestrator(self.directory, self.ports, number, settings))
+
+    def start(self, name: str, program: Callable[[], None]) -> None:
+        """Start a process, and start it again whenever it is killed."""
+        self._programs[name] = program
+        self._spawn(name)
+
+    def at(self, seconds: float, event: Event) -> None:
+        """Do something so many seconds after the beginning."""
+        heapq.heappush(self._due, (self._begun + seconds, len(self._due) + int(1e6 * seconds), event))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, now."""
+        self._signal(name, signal.SIGKILL)
+
+    def freeze(self, name: str, seconds: float) -> None:
+        """Stop a process for a while: everything that it says or hears is late."""
+        pid = self._signal(name, signal.SIGSTOP)
+        if pid:
+            self.at(time.monotonic() - self._begun + seconds, lambda: self._thaw(pid))
+
+    def train(self, *, world_size: int = 2, pace: Pace | None = None) -> None:
+        """Live until a life ends well, and the orchestrators have ended too; `RuntimeError` at the limit."""
+        while not self._lived_well(world_size, pace or Pace()):
+            if self.lives == MOST_LIVES:
+                raise RuntimeError(f"{MOST_LIVES} lives ended badly: {self.codes}")
+        self._watch(lambda: not any(name.startswith("orchestrator") for name in self._running.values()))
+
+    def ask(self, question: Callable[[DataClient], Any]) -> Any:
+        """What `question` finds out as a client, in a process of its own; anything that JSON can carry."""
+        answer, log = self.directory / "answer.json", self.directory / "question.log"
+
+        def put() -> None:
+            with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
+                answer.write_text(json.dumps(question(client)))
+
+        _, status = os.waitpid(spawn(put, log), 0)
+        if status != 0:
+            raise RuntimeError(f"a question to the server failed: {tail(log)}")
+        return json.loads(answer.read_text())
+
+    def audit(self) -> list[str]:
+        """Complaints about samples that were lost or repeated."""
+        return Audit(**self.ask(collect)).complaints(self.place.checkpoints, ROWS, ())
+
+    def close(self) -> None:
+        """End everything."""
+        for pid in self._running:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self._running.clear()
+
+    # Inside
+
+    def _lived_well(self, world_size: int, pace: Pace) -> bool:
+        self.lives += 1
+        life = Life(world_size=world_size, holder=f"life-{self.lives}", save_every=3)
+        names = [f"rank-{end.rank}" for end in star(world_size) if self._spawn_rank(life, end, pace)]
+        self._watch(lambda: not any(name.startswith("rank-") for name in self._running.values()))
+        return all(self.codes[name][-1] == 0 for name in names)
+
+    def _spawn_rank(self, life: Life, end: Any, pace: Pace) -> bool:
+        def run() -> None:
+            end.barrier()
+            SyncRank(self.place, life, end, self.bomb, pace).train()
+
+        self._spawn(f"rank-{end.rank}", run)
+        return True
+
+    def _spawn(self, name: str, program: Callable[[], None] | None = None) -> None:
+        pid = spawn(program or self._programs[name], self.directory / f"{name}.log")
+        self._running[pid] = name
+        (self.directory / "pids" / name).write_text(str(pid))
+
+    def _watch(self, over: Callable[[], bool]) -> None:
+        """Bury who ends, start again who was killed, do what is due; until `over`, or the story's limit."""
+        while not over():
+            if time.monotonic() - self._begun > LIMIT_S:
+                raise RuntimeError(f"after {LIMIT_S:g} s there still run {sorted(self._running.values())}")
+            while self._due and self._due[0][0] <= time.monotonic():
+                heapq.heappop(self._due)[2]()
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                self._ended(self._running.pop(pid), os.waitstatus_to_exitcode(status))
+            else:
+                time.sleep(POLL_S)
+
+    def _ended(self, name: str, code: int) -> None:
+        self.codes.setdefault(name, []).append(code)
+        if name.startswith("rank-"):
+            if code:
+                for pid, other in self._running.items():
+                    if other.startswith("rank-"):
+                        os.kill(pid, signal.SIGKILL)
+        elif code:
+            self.at(time.monotonic() - self._begun + BACKOFF_S, lambda: self._spawn(name))
+
+    def _signal(self, name: str, number: int) -> int:
+        pid = next((pid for pid, running in self._running.items() if running == name), 0)
+        if pid:
+            os.kill(pid, number)
+        return pid
+
+    def _thaw(self, pid: int) -> None:
+        if pid in self._running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+

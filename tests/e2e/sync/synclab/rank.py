@@ -1,0 +1,66 @@
+"""A rank of the crash laboratory that also hands its weights over where a stamp says so."""
+
+import time
+from dataclasses import dataclass
+
+from crashlab.collective import Collective
+from crashlab.rank import PATIENCE_S, RUN, Life, Place, Rank
+from dataserver.client import DataClient
+from dataserver.weight_sync import Offer
+from synclab.calls import Calls, Mischief
+from synclab.handing import Handing
+from synclab.moments import Bomb, Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long a step computes, and what happens to calls."""
+
+    step_s: float = 0.04
+    mischief: Mischief = Mischief()
+
+
+class SyncRank(Rank):
+    """State of one rank in one life."""
+
+    def __init__(self, place: Place, life: Life, collective: Collective, bomb: Bomb, pace: Pace) -> None:
+        super().__init__(place, life, collective, bomb)
+        self.pace = pace
+
+    def train(self) -> None:
+        """Begin or join the attempt, take all steps and offers."""
+        with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
+            attempt = self._join(client)
+            calls = Calls(self.pace.mischief)
+            handing = Handing(client, attempt, self.collective, self.trigger, self.place.directory, calls)
+            with client.stream(
+                RUN,
+                attempt,
+                world_rank=self.rank,
+                dp_rank=self.dp_rank,
+                next_step=attempt.base.step + 1,
+                credits=1,
+                takes_offers=True,
+            ) as stream:
+                opening = stream.opening_offer()
+                self._take(handing, opening)
+                stream.ack_offer(opening)
+                for step in stream:
+                    self._optimize(step)
+                    time.sleep(self.pace.step_s)
+                    if step.sync_weights:
+                        handing.hand_over(step.number, step.orchestrator, self.consumed)
+                    stream.ack(step)
+                    self.trigger.reach(Moment.STEP_DONE, step.number)
+                    if step.last or step.number % self.life.save_every == 0:
+                        self._save(client, attempt, step)
+                for offer in stream.offers():
+                    self._take(handing, offer)
+                    stream.ack_offer(offer)
+            handing.finish()
+
+    def _take(self, handing: Handing, offer: Offer) -> None:
+        if len(set(self.collective.all_gather(offer))) != 1:
+            raise RuntimeError(f"ranks disagree about offer {offer}")
+        if offer.sync_weights:
+            handing.hand_over(offer.version.number, offer.orchestrator, self.consumed)
