@@ -11,6 +11,7 @@ which each run makes anew. The last line is `demo-evals: ok ...`, or the cause o
 
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from evals_settings import EVERY, RANKS, RUN, STEPS, write_job
@@ -79,7 +80,7 @@ def results_in(database: Path) -> list[EvalResult]:
     """What the orchestrator has written so far."""
     if not database.exists():
         return []
-    with open_results(f"sqlite:///{database}") as table:
+    with closing(open_results(f"sqlite:///{database}")) as table:
         return table.find(run=RUN)
 
 

@@ -17,10 +17,10 @@ AT_A_TIME = 2
 class Zygote:
     """One zygote; for one caller at a time."""
 
-    def __init__(self) -> None:
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "OPENBLAS_NUM_THREADS": "1"}
+    def __init__(self, module: str, paths: Sequence[Path]) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "crashlab.zygote"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 
@@ -37,16 +37,23 @@ class Zygote:
 
 
 class Pool:
-    """Runs scenarios, each in a fresh directory, that is kept when there are complaints."""
+    """Runs scenarios of a module, each in a fresh directory, that is kept when there are complaints.
 
-    def __init__(self, directory: Path) -> None:
+    `paths`: where the module and what it imports lie.
+    """
+
+    def __init__(
+        self, directory: Path, module: str = "crashlab.zygote", paths: Sequence[Path] = (Path(__file__).parent.parent,)
+    ) -> None:
         self._directory = directory
+        self._module = module
+        self._paths = paths
         self._count = 0
         self._idle: SimpleQueue[Zygote] = SimpleQueue()
 
     def __enter__(self) -> Self:
         for _ in range(AT_A_TIME):
-            self._idle.put(Zygote())
+            self._idle.put(Zygote(self._module, self._paths))
         return self
 
     def __exit__(self, *_: object) -> None:

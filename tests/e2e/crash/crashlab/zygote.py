@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +20,12 @@ import dataserver.stores.scan  # noqa: F401
 from crashlab.random_story import random_story
 from crashlab.scenarios import SCENARIOS
 
-ALL_SCENARIOS = SCENARIOS | {"random_story": random_story}
+Scenarios = Mapping[str, Callable[..., list[str]]]
 
 SCENARIO_LIMIT_S = 60
 
 
-def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> list[str]:
+def run_forked(scenarios: Scenarios, scenario: str, arguments: dict[str, object], directory: Path) -> list[str]:
     """Run one scenario in a process group of its own, which is ended with it."""
     result = directory / "complaints.json"
     pid = os.fork()
@@ -32,7 +33,7 @@ def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> 
         os.setsid()
         signal.alarm(SCENARIO_LIMIT_S)
         try:
-            complaints = ALL_SCENARIOS[scenario](directory, **arguments)
+            complaints = scenarios[scenario](directory, **arguments)
         except Exception:  # noqa: BLE001  # a scenario that fails is a complaint
             complaints = [traceback.format_exc()]
         result.write_text(json.dumps(complaints))
@@ -46,13 +47,14 @@ def run_forked(scenario: str, arguments: dict[str, object], directory: Path) -> 
     return [f"{scenario} ended with {os.waitstatus_to_exitcode(status)} (limit {SCENARIO_LIMIT_S} s)\n{logs}"]
 
 
-def main() -> None:
+def main(scenarios: Scenarios) -> None:
+    """Run what stdin says, to its end."""
     gc.freeze()  # what is imported stays shared with all that are forked
     for line in sys.stdin:
         order = json.loads(line)
-        complaints = run_forked(order["scenario"], order["arguments"], Path(order["directory"]))
+        complaints = run_forked(scenarios, order["scenario"], order["arguments"], Path(order["directory"]))
         print(json.dumps(complaints), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(SCENARIOS | {"random_story": random_story})

@@ -23,7 +23,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mischief:
-    """How often, of all calls, one is lost on its way or on its way back, doubled, late by `delay_s`, or repeated later."""
+    """How often a call is lost on its way or on its way back, doubled, late by up to `delay_s`, or repeated later."""
 
     seed: int = 0
     lost: float = 0.0

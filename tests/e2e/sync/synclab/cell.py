@@ -13,11 +13,13 @@ from typing import Any
 from crashlab.audit import Audit, collect
 from crashlab.collective import star
 from crashlab.job import LEASE_S, spawn, tail
-from crashlab.rank import PATIENCE_S, Life, Place
+from crashlab.rank import PATIENCE_S, RUN, Life, Place
 from crashlab.samples import write_rows
+
 from dataserver.client import DataClient
 from dataserver.config import ServerConfig, StoreConfig
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
+from orchestrator.testing.events import read_events
 from synclab.moments import Bomb, Kill
 from synclab.programs import Ports, run_engine, run_orchestrator, run_server, take_port
 from synclab.rank import Pace, SyncRank
@@ -37,12 +39,12 @@ Event = Callable[[], None]
 class Cell:
     """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …"""
 
-    def __init__(self, directory: Path, *, kills: list[Kill] | None = None, engines: int = 2) -> None:
+    def __init__(self, directory: Path, *, kills: list[Kill] | None = None) -> None:
         self.directory = directory
         for name in ("pids", "fired", "weights", "engines"):
             (directory / name).mkdir()
         write_rows(directory / "store", ROWS)
-        self.ports = Ports(server=take_port(), orchestrators=(take_port(), take_port()), engines=[take_port() for _ in range(engines)])
+        self.ports = Ports(server=take_port(), engines=[take_port() for _ in range(2)])
         order = OrderSpec(sources=(Source(store="rows"),), seed=11, max_length=16)
         self.place = Place(
             endpoints=f"127.0.0.1:{self.ports.server}", directory=directory, spec=RunSpec(order=order, batch=BATCH)
@@ -80,7 +82,7 @@ class Cell:
     def orchestrate(self, number: int = 0, **settings: Any) -> None:
         """Start an orchestrator."""
         name = "orchestrator" if number == 0 else f"orchestrator-{number}"
-        self.start(name, lambda: run_orchestrator(self.directory, self.ports, number, settings))
+        self.start(name, lambda: run_orchestrator(self.directory, self.ports, settings))
 
     def start(self, name: str, program: Callable[[], None]) -> None:
         """Start a process, and start it again whenever it is killed."""
@@ -132,7 +134,27 @@ class Cell:
             os.waitpid(pid, 0)
         self._running.clear()
 
+    def has_fired(self, number: int) -> bool:
+        """Whether kill `number` happened."""
+        return (self.directory / "fired" / f"kill-{number}").exists()
+
+    def engine_events(self, number: int) -> list[dict[str, Any]]:
+        """What an engine wrote down over all its lives."""
+        return read_events(self.directory / "engines" / f"{number}.jsonl")
+
+    def rewind(self) -> None:
+        """Move the run back to its newest checkpoint, in a process that the cell buries."""
+        self._spawn("person", lambda: self._as_client(lambda client: client.rewind_run(RUN, latest(self.place))))
+
+    def take_over(self) -> None:
+        """Begin an attempt at the newest checkpoint as another trainer, which then does nothing more."""
+        self._spawn("person", lambda: self._as_client(lambda client: intrude(client, latest(self.place))))
+
     # Inside
+
+    def _as_client(self, act: Callable[[DataClient], object]) -> None:
+        with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
+            act(client)
 
     def _lived_well(self, world_size: int, pace: Pace) -> bool:
         self.lives += 1
@@ -174,7 +196,7 @@ class Cell:
                 for pid, other in self._running.items():
                     if other.startswith("rank-"):
                         os.kill(pid, signal.SIGKILL)
-        elif code:
+        elif code and name in self._programs:
             self.at(time.monotonic() - self._begun + BACKOFF_S, lambda: self._spawn(name))
 
     def _signal(self, name: str, number: int) -> int:
@@ -189,3 +211,15 @@ class Cell:
                 os.kill(pid, signal.SIGCONT)
 
 
+def latest(place: Place) -> int:
+    """The step of the newest checkpoint; 0 without one."""
+    checkpoint = place.checkpoints.latest()
+    return checkpoint.cursor.step if checkpoint else 0
+
+
+def intrude(client: DataClient, version: int) -> None:
+    """Fence whoever trains."""
+    client.begin_attempt(
+        RUN, resume=True, cursor=None, version=version, world_size=1, dp_world_size=1, batch=None, holder="intruder",
+        take_over=True,
+    )  # fmt: skip

@@ -1,6 +1,6 @@
 """How the ranks hand a version over, through files, as the contract says.
 
-    rank 0 prepares ── all ranks write their files ── all agree ── rank 0 commits beside training, and reports
+rank 0 prepares ── all ranks write their files ── all agree ── rank 0 commits beside training, and reports
 """
 
 import shutil
@@ -12,6 +12,7 @@ from pathlib import Path
 from crashlab.collective import Collective
 from crashlab.rank import RUN
 from crashlab.weights import Consumed
+
 from dataserver.client import AttemptInfo, DataClient
 from dataserver.errors import DataServerError
 from dataserver.v1.policy_version_pb2 import PolicyVersion as PolicyVersionMessage
@@ -29,7 +30,13 @@ class Handing:
     """One rank's part in the handovers of one attempt."""
 
     def __init__(
-        self, client: DataClient, attempt: AttemptInfo, collective: Collective, trigger: Bomb, directory: Path, calls: Calls
+        self,
+        client: DataClient,
+        attempt: AttemptInfo,
+        collective: Collective,
+        trigger: Bomb,
+        directory: Path,
+        calls: Calls,
     ) -> None:
         self._client = client
         self._attempt = attempt
@@ -53,7 +60,8 @@ class Handing:
         if first:
             version = PolicyVersion(attempt=self._attempt.number, number=number)
             self._committing = threading.Thread(
-                target=self._conclude, args=(sync_id, version, orchestrator, directory, checksum_of(weights), fault, started)
+                target=self._conclude,
+                args=(sync_id, version, orchestrator, directory, checksum_of(weights), fault, started),
             )
             self._committing.start()
 

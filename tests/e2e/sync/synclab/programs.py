@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from crashlab.rank import RUN
 
 from dataserver.config import ServerConfig
 from dataserver.hosting.logs import set_up_logs
@@ -20,8 +21,6 @@ from orchestrator.testing.events import Events
 from orchestrator.testing.fake_engine import FakeEngine
 from orchestrator.testing.faults import Fault
 from orchestrator.testing.server import FakeServer
-
-from crashlab.rank import RUN
 
 TOKEN_S = 0.01
 
@@ -36,7 +35,6 @@ class Ports:
     """Where everybody listens, also after a restart."""
 
     server: int
-    orchestrators: tuple[int, ...]
     engines: list[int]
 
 
@@ -87,18 +85,16 @@ def run_engine(
     SharingFakeServer(port, engine, None).serve_forever()
 
 
-def run_orchestrator(directory: Path, ports: Ports, number: int, settings: Mapping[str, Any]) -> None:
+def run_orchestrator(directory: Path, ports: Ports, settings: Mapping[str, Any]) -> None:
     """An orchestrator, until its work is done."""
     set_up_logs("text", "orchestrator")
-    config = orchestrator_config(directory, ports, number, settings)
+    config = orchestrator_config(directory, ports, settings)
     code = serve(config, f"127.0.0.1:{ports.server}", lambda line: print(line, flush=True))
     if code:
         sys.exit(code)
 
 
-def orchestrator_config(
-    directory: Path, ports: Ports, number: int, settings: Mapping[str, Any]
-) -> OrchestratorConfig:
+def orchestrator_config(directory: Path, ports: Ports, settings: Mapping[str, Any]) -> OrchestratorConfig:
     """As quick in everything as it allows."""
     prompts = directory / "prompts.jsonl"
     if not prompts.exists():
@@ -119,7 +115,7 @@ def orchestrator_config(
             "engines": engines,
             "weights": {"prepare_timeout_s": 2, "transfer_timeout_s": 3, "finish_timeout_s": 3},
             "pool": {"health_every_s": 0.1, "lease_s": 1},
-            "serve": {"listen": f"127.0.0.1:{ports.orchestrators[number]}", "metrics_listen": "", "drain_s": 3},
+            "serve": {"listen": "127.0.0.1:0", "metrics_listen": "", "drain_s": 3},
             "results": {"database": f"sqlite:///{directory / 'results.db'}"},
             "evals": [
                 {

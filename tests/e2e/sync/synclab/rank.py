@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from crashlab.collective import Collective
 from crashlab.rank import PATIENCE_S, RUN, Life, Place, Rank
+
 from dataserver.client import DataClient
 from dataserver.weight_sync import Offer
 from synclab.calls import Calls, Mischief
@@ -12,12 +13,15 @@ from synclab.handing import Handing
 from synclab.moments import Bomb, Moment
 
 
+WELL = Mischief()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How long a step computes, and what happens to calls."""
 
     step_s: float = 0.04
-    mischief: Mischief = Mischief()
+    mischief: Mischief = WELL
 
 
 class SyncRank(Rank):

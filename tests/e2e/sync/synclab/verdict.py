@@ -1,8 +1,10 @@
 """What must hold when a story is over."""
 
 from collections.abc import Iterable
+from contextlib import closing
 
 from crashlab.rank import RUN
+
 from orchestrator.results import Answer, EvalResult, EvalState, open_results
 from orchestrator.testing.events import read_events
 from orchestrator.testing.fake_tokens import decode, encode, token_at
@@ -13,12 +15,12 @@ from synclab.versions import VersionBook
 PROMPTS = ("one", "two")
 
 
-def complaints_about(cell: Cell) -> list[str]:
-    """All of it; empty when all is well."""
+def complaints_about(cell: Cell, *, spared: bool = False) -> list[str]:
+    """All of it; empty when all is well. `spared`: nothing happened that excuses an eval that failed."""
     checksums = VersionBook(cell.directory / "versions.jsonl").read()
     two_faced = [f"version {label} had {len(found)} checksums" for label, found in checksums.items() if len(found) > 1]
     known = {label: next(iter(found)) for label, found in checksums.items()}
-    return [*two_faced, *_engines(cell, known), *_results(cell, known), *cell.audit()]
+    return [*two_faced, *_engines(cell, known), *_results(cell, known, spared=spared), *cell.audit()]
 
 
 def _engines(cell: Cell, known: dict[str, str]) -> Iterable[str]:
@@ -27,19 +29,19 @@ def _engines(cell: Cell, known: dict[str, str]) -> Iterable[str]:
         for event in read_events(path):
             if event["kind"] in {"torn", "stale"}:
                 yield f"engine {path.stem}: {event}"
-            elif event["kind"] == "synced" and known.get(event["label"]) != event["checksum"]:
+            elif event["kind"] == "synced" and known.get(event["label"].partition("/")[0]) != event["checksum"]:
                 yield f"engine {path.stem} served as {event['label']} what was not that version: {event}"
 
 
-def _results(cell: Cell, known: dict[str, str]) -> Iterable[str]:
-    """The last version was evaluated, each result names who made it, and its answers are theirs."""
-    with open_results(f"sqlite:///{cell.directory / 'results.db'}") as table:
+def _results(cell: Cell, known: dict[str, str], *, spared: bool) -> Iterable[str]:
+    """The last version was evaluated, or it is told why not; results name who made them, and answers are theirs."""
+    with closing(open_results(f"sqlite:///{cell.directory / 'results.db'}")) as table:
         results = table.find(run=RUN)
         answers = {result.eval_id: table.answers_of(result) for result in results}
     for eval_ in EVALS:
-        done = [each for each in results if each.name == eval_["name"] and each.state is EvalState.DONE]
-        if not any(each.version.number == STEPS for each in done):
-            yield f"the last version was not measured by {eval_['name']}: {[each.eval_id for each in results]}"
+        last = [each for each in results if each.name == eval_["name"] and each.version.number == STEPS]
+        if not any(each.state is EvalState.DONE or (each.detail and not spared) for each in last):
+            yield f"the last version was not measured by {eval_['name']}: {results}"
     for result in results:
         if result.state is EvalState.DONE:
             yield from _result(result, answers[result.eval_id], known, pinned=result.name == "pinned")
@@ -66,5 +68,3 @@ def _said(answer: Answer, known: dict[str, str]) -> Iterable[str]:
         tokens = [token_at(checksum, prompt, answer.sample, place + offset) for offset in range(part.tokens)]
         yield decode(tokens)
         place += part.tokens
-
-

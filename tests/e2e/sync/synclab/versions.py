@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import xxhash
-
 from crashlab.weights import Consumed
+
 from orchestrator.engines.interface import TensorSpec
 
 TENSORS = (
