@@ -9,12 +9,13 @@ VLLM   := .venv-vllm
 VLLM_STAMP := $(VLLM)/.set-up
 
 SOAK_SECONDS ?= 3600
+SOAK_STORIES ?= 1000
 # Two at a time: many tests wait for a process or a socket. The slow ones are processes in their own right and run alone.
 PARALLEL     ?= -n 2 --dist worksteal
 RUN    := PATH="$(abspath $(BIN)):$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup vllm postgresql slurm demo test test-all check fix proto proto-baseline docs bench soak pins clean
+.PHONY: help setup vllm postgresql slurm demo demo-evals test test-all check fix proto proto-baseline docs bench soak pins clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
@@ -69,6 +70,9 @@ slurm:
 demo: setup ## run the whole system on this machine, with crashes, and prove exactly-once
 	$(RUN) python docs/examples/demo/demo.py
 
+demo-evals: setup vllm ## train, and evaluate on a real vLLM meanwhile: an eval reward that rises
+	$(RUN) python docs/examples/demo/demo_evals.py $(VLLM)/bin/python
+
 test: setup postgresql ## run the tests that take seconds each
 	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
@@ -106,7 +110,8 @@ docs: setup ## generate the parts of docs/ and README.md that programs write
 bench: setup ## measure; tables on screen, JSON under benchmarks/results/
 	$(RUN) python -m benchmarks
 
-soak: setup postgresql ## repeat the tests of crashes, hostile input and the protocol's model, with new seeds, for SOAK_SECONDS
+soak: setup postgresql ## SOAK_STORIES random kills of a job with evals; then all tests of crashes, with new seeds, for SOAK_SECONDS
+	$(RUN) SYNC_STORIES=$(SOAK_STORIES) python -m pytest -q -m slow tests/e2e/sync/test_sync_soak.py
 	@end=$$(($$(date +%s) + $(SOAK_SECONDS))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  round=$$((round + 1)); echo "soak: round $$round, $$((end - $$(date +%s))) s left"; \

@@ -8,7 +8,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 
 # What a checkout without git may hold beside its own files; with git, these are ignored.
-MADE_HERE = {".venv", "build", "demo", "results", "__pycache__"}
+MADE_HERE = {".venv", ".venv-vllm", "build", "demo", "demo-evals", "results", "__pycache__"}
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ from synclab.calls import Calls, Mischief
 from synclab.handing import Handing
 from synclab.moments import Bomb, Moment
 
-
 WELL = Mischief()
 
 
