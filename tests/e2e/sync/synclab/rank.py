@@ -13,13 +13,18 @@ from synclab.handing import Handing
 from synclab.moments import Bomb, Moment
 
 WELL = Mischief()
+POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a step computes, and what happens to calls."""
+    """How long a step computes, what happens to calls, and how long the first step waits until weights are wanted.
+
+    The run is short: on a busy machine it would be over before an orchestrator has said what its evals want.
+    """
 
     step_s: float = 0.04
+    wanted_s: float = 10.0
     mischief: Mischief = WELL
 
 
@@ -34,6 +39,9 @@ class SyncRank(Rank):
         """Begin or join the attempt, take all steps and offers."""
         with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
             attempt = self._join(client)
+            if self.rank == 0:
+                self._wait_until_wanted(client)
+            self.collective.barrier()
             calls = Calls(self.pace.mischief)
             handing = Handing(client, attempt, self.collective, self.trigger, self.place.directory, calls)
             with client.stream(
@@ -61,6 +69,14 @@ class SyncRank(Rank):
                     self._take(handing, offer)
                     stream.ack_offer(offer)
             handing.finish()
+
+    def _wait_until_wanted(self, client: DataClient) -> None:
+        deadline = time.monotonic() + self.pace.wanted_s
+        while time.monotonic() < deadline:
+            state = client.sync_state(RUN)
+            if state.requested or state.last_requested or state.holds:
+                return
+            time.sleep(POLL_S)
 
     def _take(self, handing: Handing, offer: Offer) -> None:
         if len(set(self.collective.all_gather(offer))) != 1:

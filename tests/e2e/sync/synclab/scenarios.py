@@ -123,7 +123,7 @@ def two_orchestrators(directory: Path) -> list[str]:
 def no_orchestrator(directory: Path) -> list[str]:
     """Nobody evaluates: the trainer never notices."""
     with cell(directory, orchestrator=False) as running:
-        running.train()
+        running.train(pace=Pace(wanted_s=0))
         synced = [event for number in (0, 1) for event in running.engine_events(number)]
         return [f"engines were called: {synced}"] * bool(synced) + running.audit()
 
@@ -133,7 +133,7 @@ def orchestrator_comes_late(directory: Path) -> list[str]:
     """It comes when half of the steps are done; the last version is evaluated all the same."""
     with cell(directory, orchestrator=False) as running:
         running.at(1.5, running.orchestrate)
-        running.train(pace=Pace(step_s=0.25))
+        running.train(pace=Pace(step_s=0.25, wanted_s=0))
         return complaints_about(running, spared=True)
 
 
