@@ -150,12 +150,17 @@ Scorer = Annotated[ExactScorer | NumericScorer | RegexScorer | PythonScorer, Fie
 
 
 class EnvironmentConfig(Section):
-    """`[evals.environment]`: a `verifiers` environment, in place of prompts and a scorer of our own."""
+    """`[evals.environment]`: a `verifiers` environment, in place of prompts and a scorer of our own.
+
+    One agent answers each of its tasks, without tools.
+    """
 
     id: str = Field(min_length=1)
-    """Its id; the package that holds it must be installed."""
+    """Its id; the package that holds it must be installed, and `verifiers` with it."""
     args: dict[str, JsonValue] = Field(default_factory=dict)
-    """What it is made with."""
+    """Fields of its own configuration."""
+    binary: bool = False
+    """Whether its rewards are 0 and 1 only, so that pass@k means something."""
     limit: int | None = Field(default=None, ge=1)
     """Only the first so many of its tasks."""
 
