@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import Json, Message, RowError
-from dataserver.render.families import Tokenizer
+from dataserver.render.lean_tokenizer import Tokenizer
 
 # What jinja compiles a template to.
 Compiled: TypeAlias = Any
@@ -33,6 +33,7 @@ class ChatTemplate:
     """`tokenizer`: one of `transformers` with a chat template. Raises `InvalidConfigError` for one that is none."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        from jinja2 import Undefined  # noqa: PLC0415
         from transformers.utils import chat_template_utils as utils  # noqa: PLC0415
 
         try:
@@ -42,6 +43,8 @@ class ChatTemplate:
         except Exception as error:  # jinja raises whatever its parts do
             raise InvalidConfigError(f"the chat template cannot be compiled ({error})") from error
         self._aliased = utils._alias_reasoning_fields
+        # Not defined, so that a template takes the date that it names itself: what is rendered depends on no clock.
+        self._no_clock = Undefined(name="strftime_now")
         self._special: Mapping[str, str] = dict(tokenizer.special_tokens_map)
         self.marks_turns = all(_GENERATION.search(source) for source in sources)
 
@@ -80,7 +83,7 @@ class ChatTemplate:
     ) -> tuple[Compiled, dict[str, Json]]:
         variables = {
             **self._special, "messages": list(messages), "tools": list(tools) or None, "documents": None,
-            "add_generation_prompt": opened,
+            "add_generation_prompt": opened, "strftime_now": self._no_clock,
         }  # fmt: skip
         return (self._with_tools if tools else self._plain), variables
 

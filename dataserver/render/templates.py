@@ -17,7 +17,7 @@ import numpy as np
 
 from dataserver.render.chat_template import ChatTemplate, Span
 from dataserver.render.conversation import Conversation, Json, Message, RowError
-from dataserver.render.families import Tokenizer
+from dataserver.render.lean_tokenizer import Tokenizer
 from dataserver.render.places import Tokens
 from dataserver.render.sample import Sample, selected_messages
 from dataserver.render_options import RenderOptions

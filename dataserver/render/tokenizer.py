@@ -11,7 +11,8 @@ from typing import Final
 import xxhash
 
 from dataserver.errors import InvalidConfigError
-from dataserver.render.families import Tokenizer, family_of
+from dataserver.render.families import family_of
+from dataserver.render.lean_tokenizer import Tokenizer
 from dataserver.render.sample import Renderer
 from dataserver.render.templates import TemplateRenderer
 from dataserver.render_options import RenderOptions

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.render.families import Tokenizer
+from dataserver.render.lean_tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

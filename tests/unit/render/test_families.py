@@ -6,7 +6,7 @@ import pytest
 from renderlab.words import conversation
 
 from dataserver.render.conversation import Conversation
-from dataserver.render.families import LeanTokenizer
+from dataserver.render.lean_tokenizer import LeanTokenizer
 from dataserver.render.sample import selected_messages
 from dataserver.render.tokenizer import load_tokenizer, open_renderer
 from dataserver.render_options import RenderOptions

@@ -10,6 +10,7 @@ from renderlab.words import conversation, words
 from dataserver.errors import InvalidConfigError
 from dataserver.render import tokenizer as tokenizers
 from dataserver.render.conversation import Conversation, RowError
+from dataserver.render.templates import TemplateRenderer
 from dataserver.render.tokenizer import render_key
 from dataserver.render_options import RenderOptions
 
@@ -157,3 +158,15 @@ def test_the_key_changes_with_whatever_changes_the_tokens(chatml, open_ended, tm
     assert render_key(RenderOptions(tokenizer=copy, on_error="collect")) in keys, "bad rows change no good one"
     (copy / "chat_template.jinja").write_text("{{ messages }}")
     assert render_key(RenderOptions(tokenizer=copy)) not in keys
+
+
+def test_what_is_rendered_depends_on_no_clock(chatml, loaded):
+    dated = "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% else %}2024{% endif %}" + loaded.chat_template
+    renderer = TemplateRenderer(with_template(loaded, dated), RenderOptions(tokenizer=chatml), frozenset([7]))
+    sample = renderer.render(conversation(("user", "a"), ("assistant", "b")))
+    assert loaded.decode(sample.input_ids).startswith("2024<|im_start|>")
+    asks = TemplateRenderer(
+        with_template(loaded, "{{ strftime_now('%Y') }}"), RenderOptions(tokenizer=chatml), frozenset([7])
+    )
+    with pytest.raises(RowError, match="'strftime_now' is undefined"):
+        asks.render(conversation(("user", "a"), ("assistant", "b")))

@@ -1,0 +1,102 @@
+"""Every family that can be built here says word for word what its model's own template says, and trains what it should.
+
+The independent path is the model's chat template, rendered and tokenized by `transformers`.
+"""
+
+from functools import cache
+
+import pytest
+from renderlab.generated import Generator
+from renderlab.vocabularies import FAMILIES, Family, family_tokenizer
+from renderlab.words import words
+
+from dataserver.render.conversation import Conversation, RowError, conversation_of
+from dataserver.render.families import FamilyRenderer, family_of
+from dataserver.render_options import RenderOptions
+
+# The day that Llama's family and template name where no clock tells them another.
+DAY = "26 Jul 2024"
+
+tokenizer_of = cache(family_tokenizer)
+
+in_short = pytest.mark.parametrize("family", FAMILIES[:2] + FAMILIES[-4:], ids=lambda family: family.name)
+
+
+def renderer_of(family: Family, vocabulary: str = "deepseek", **options) -> FamilyRenderer:
+    found = family_of(tokenizer_of(family, vocabulary), RenderOptions(tokenizer=".", family=family.name, **options))
+    assert found is not None and found.own is not None, "the template is not of this family"
+    return found
+
+
+def whole(tokenizer, given: Conversation) -> list[int]:
+    return tokenizer.apply_chat_template(
+        list(given.messages), tools=list(given.tools) or None, tokenize=True, return_dict=False, date_string=DAY
+    )
+
+
+def check_turns(family: Family, vocabulary: str, count: int) -> None:
+    """Turns of words alone: the very tokens of the whole rendering, and of each turn its words and its stop."""
+    tokenizer, renderer = tokenizer_of(family, vocabulary), renderer_of(family, vocabulary)
+    rows = Generator(seed=1, stripped=True, misleading=True)
+    for _ in range(count):
+        given = conversation_of(rows.row())
+        sample = renderer.render(given)
+        wanted = whole(tokenizer, given)
+        # Where the template closes the last turn by nothing, its stop is appended.
+        if family.last_stop and not given.messages[-1]["content"].endswith((family.stop, family.last_stop)):
+            wanted += [tokenizer.convert_tokens_to_ids(family.last_stop)]
+        assert sample.input_ids.tolist() == wanted
+        said = [message["content"] for message in given.messages if message["role"] == "assistant"]
+        texts = [family.spoken(text, is_last=at == len(said) - 1) for at, text in enumerate(said)]
+        assert words(tokenizer, sample) == [
+            tokenizer.backend_tokenizer.normalizer.normalize_str(text) for text in texts
+        ]
+
+
+def check_words(family: Family, vocabulary: str, count: int) -> None:
+    """White space at the edges and tools: the words of the whole rendering, and answers of tools are context."""
+    tokenizer, renderer = tokenizer_of(family, vocabulary), renderer_of(family, vocabulary)
+    rows = Generator(seed=2, calls=family.calls, misleading=True)
+    for _ in range(count):
+        given = conversation_of(rows.row())
+        sample = renderer.render(given)
+        text = tokenizer.decode(whole(tokenizer, given))
+        assert tokenizer.decode(sample.input_ids) == text + (family.last_stop or "")
+        turns = [message for message in given.messages if message["role"] == "assistant"]
+        stops = {family.stop, family.last_stop or family.stop, *family.call_stops}
+        assert sum(run.endswith(tuple(stops)) for run in words(tokenizer, sample)) == len(turns)
+
+
+@in_short
+def test_generated_conversations_are_the_whole_rendering_and_train_bodies_and_stops(family):
+    check_turns(family, "deepseek", 12)
+    check_words(family, "deepseek", 12)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("family", "vocabulary"),
+    [(family, "deepseek") for family in FAMILIES]
+    + [(family, "qwen") for family in FAMILIES if family.name.startswith("qwen")]
+    + [(family, "llama") for family in FAMILIES if family.name == "llama-3"],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_thousands_of_generated_conversations_are_the_whole_rendering(family, vocabulary):
+    check_turns(family, vocabulary, 1000)
+    check_words(family, vocabulary, 1000)
+
+
+def test_reasoning_that_opens_what_was_said_is_read_as_the_template_reads_it():
+    family = FAMILIES[0]
+    inline = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\nyes"})
+    given = Conversation(messages=inline, tools=())
+    sample = renderer_of(family).render(given)
+    assert sample.input_ids.tolist() == whole(tokenizer_of(family), given)
+    assert words(tokenizer_of(family), sample) == ["<think>\nhm\n</think>\n\nyes<|im_end|>"]
+
+
+def test_words_on_which_family_and_template_do_not_agree_are_refused():
+    stray = ({"role": "user", "content": "a"}, {"role": "assistant", "content": "b</think>c</think>d"})
+    with pytest.raises(RowError, match=r"the renderer qwen3 and the chat template of the tokenizer do not agree, from"):
+        renderer_of(FAMILIES[0]).render(Conversation(messages=stray, tools=()))
