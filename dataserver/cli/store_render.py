@@ -13,17 +13,34 @@ from dataserver.errors import InvalidConfigError
 if TYPE_CHECKING:
     from dataserver.render.job import Engine
     from dataserver.render.part import PartReport
+    from dataserver.render_options import RenderOptions
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _LINE_EVERY_S: Final = 5.0
+
+_STOPPING: Final = ("first_exhausted", "all_exhausted", "all_exhausted_without_replacement")
 
 
 def add_render_verb(verbs: "Subparsers") -> None:
     """Add `store render`."""
     purpose = "make a store of conversations, by the model's own chat template"
     parser = verbs.add_parser("render", help=purpose, description=purpose)
-    parser.add_argument("source", type=Path, metavar="SOURCE", help="file or directory of JSON Lines, Parquet or Arrow")
+    parser.add_argument(
+        "sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="file or directory of JSON Lines, Parquet or Arrow, a URL of either, or datasets://ORG/NAME:SUBSET@SPLIT",
+    )
+    parser.add_argument(
+        "--weights",
+        type=_weights,
+        metavar="W,…",
+        help="mix the sources: how often rows of each are drawn (absent: all rows of each, one after another)",
+    )
+    parser.add_argument(
+        "--stopping", default="all_exhausted", choices=_STOPPING, help="with weights: when the mixture ends"
+    )
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="DIR", help="directory of the tokenizer")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="STORE", help="directory to make; appears when it is whole"
@@ -56,23 +73,40 @@ def add_render_verb(verbs: "Subparsers") -> None:
 
 
 def _render(arguments: argparse.Namespace) -> int:
-    from dataserver.render.job import job_key, render_store
-    from dataserver.render.rows import find_input
     from dataserver.render_options import render_options
 
     options = render_options(
         tokenizer=arguments.tokenizer, family=arguments.family, roles=arguments.roles, train_on=arguments.train_on,
         max_length=arguments.max_length, on_error=arguments.on_error,
     )  # fmt: skip
-    engine, source = _engine(arguments), find_input(arguments.source)
+    engine = _engine(arguments)
     with _Rate() as rate:
-        key = job_key(source, options)
-        report = render_store(source, arguments.out, options, key=key, engine=engine, progress=rate)
+        report = _rendered(arguments, options, engine, rate)
     if arguments.json:
         print(json.dumps({**_counts(report), "store": str(arguments.out)}))
     else:
         _print_report(report, arguments.out)
     return 0
+
+
+def _rendered(arguments: argparse.Namespace, options: "RenderOptions", engine: "Engine", rate: "_Rate") -> "PartReport":
+    from dataserver.render.job import job_key, render_store
+    from dataserver.render.mixture import Mixture, render_mixture
+    from dataserver.render.source import find_conversations
+    from dataserver.stores import default_index_dir
+    from dataserver.weighting import Stopping
+
+    pulled = default_index_dir() / "rendered"
+    found = [
+        (source, find_conversations(source, pulled, storage_options={}, progress=lambda *_: None))
+        for source in arguments.sources
+    ]
+    if len(found) == 1 and arguments.weights is None:
+        [(_, only)] = found
+        key = job_key(only, options)
+        return render_store(only, arguments.out, options, key=key, engine=engine, progress=rate)
+    mixture = Mixture(sources=tuple(found), weights=arguments.weights, stopping=Stopping(arguments.stopping))
+    return render_mixture(mixture, arguments.out, options, engine=engine, progress=rate)
 
 
 def _engine(arguments: argparse.Namespace) -> "Engine":
@@ -107,6 +141,13 @@ def _print_report(report: "PartReport", out: Path) -> None:
         print(f"  set aside {report.rejected:,} bad rows, with reasons in {out / '_rejects.jsonl'}")
 
 
+def _weights(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(weight) for weight in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, such as 0.7,0.3") from None
+
+
 def _roles(text: str) -> tuple[str, ...]:
     from dataserver.render_options import Role
 
@@ -127,9 +168,9 @@ class _Rate:
         self._is_terminal = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int, report: "PartReport") -> None:
-        """Show how far it is, if it is time to. The first call tells what an earlier job left done."""
+        """Show how far it is, if it is time to. A source's first call tells what an earlier job left done."""
         now = time.monotonic()
-        if self._first is None:
+        if self._first is None or report.rows < self._first[1]:
             self._first = (done, report.rows, report.tokens)
             self._begun = now
         if now < self._next and done < total:

@@ -6,31 +6,20 @@ KEY names the input's contents, the tokenizer, the template, the options and the
 killed finds its parts by it and goes on; another input or option never meets them.
 """
 
-import fcntl
-import glob
-import json
-import logging
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Protocol
 
 import xxhash
 
-from dataserver.errors import InvalidConfigError, StoreRefusedError
+from dataserver.errors import InvalidConfigError
+from dataserver.render.output import finished, locked, publish, refuse_rejected, work_directory
 from dataserver.render.part import PartReport, part_name, part_report
 from dataserver.render.rows import Chunk, Input, chunks_of
 from dataserver.render.tokenizer import render_key
 from dataserver.render_options import OnError, RenderOptions
 from dataserver.stores.index import file_digest, seal, unseal, write_atomically
-
-log = logging.getLogger(__name__)
-
-REPORT: Final = "_render.json"
-REJECTS: Final = "_rejects.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +56,10 @@ def render_store(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with locked(out.with_name(f".{out.name}.rendering")):
-            if (done := _finished(out, key)) is not None:
-                _refuse_rejected(out, done, options)
+            if (done := finished(out, key)) is not None:
+                refuse_rejected(out, done, options)
                 return done
-            directory = out.with_name(f"{out.name}.rendering-{key}")
+            directory = work_directory(out, key)
             directory.mkdir(exist_ok=True)
             reports = _rendered(source, directory, options, engine, progress)
             return _finish(directory, out, key, reports)
@@ -122,33 +111,6 @@ def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -
     return digest.hexdigest()
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends; wait for whoever holds it. The file goes with it."""
-    while True:
-        with path.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.warning("waiting for another process that renders or pulls the same, which holds %s", path)
-                fcntl.flock(file, fcntl.LOCK_EX)
-            if not _is_at(file, path):
-                continue
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether the open file is still the one of that name: whoever held the lock before removed it."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
 def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
     """Stamp and digest of files by path; what cannot be read is nothing."""
     if memory is None:
@@ -159,50 +121,14 @@ def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
         return {}
 
 
-def _finished(out: Path, key: str) -> PartReport | None:
-    """The counts of a store of this key at `out`; None where nothing is. Raises `InvalidConfigError` for another."""
-    if not out.exists():
-        return None
-    try:
-        content = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        if content["key"] == key:
-            return PartReport.from_json(json.dumps(content["counts"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise InvalidConfigError(
-        f"'{out}' is there already, and was not rendered from this input with these options: name another --out, "
-        "or remove it"
-    )
-
-
-def _refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
-    """A store that was made with bad rows set aside is no answer to who wants to hear of them."""
-    if options.on_error is OnError.STOP and report.rejected:
-        with (out / REJECTS).open(encoding="utf-8") as file:
-            first = json.loads(file.readline())
-        raise StoreRefusedError(
-            f"File '{first['path']}', row {first['row']}: {first['reason']}. It and {report.rejected - 1} more bad "
-            f"rows were set aside when '{out}' was rendered with on_error = collect: say so here too, or mend them.",
-            shard=first["path"],
-            row=first["row"],
-        )
-
-
 def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport]) -> PartReport:
-    """Make the directory of parts the store: what is no data goes, then it is renamed in one step."""
+    """Make the directory of parts the store."""
     total = PartReport()
     for report in reports:
         total.add(report)
-    with (directory / REJECTS).open("w", encoding="utf-8") as file:
-        for reject in total.rejects:
-            file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
     for number in range(len(reports)):
         (directory / part_name(number)).with_suffix(".json").unlink()
     for left in directory.glob("*.tmp"):
         left.unlink()
-    counts = {**asdict(total), "rejects": []}
-    write_atomically(directory / REPORT, json.dumps({"key": key, "counts": counts}, indent=1))
-    directory.rename(out)
-    for stale in out.parent.glob(f"{glob.escape(out.name)}.rendering-*"):
-        shutil.rmtree(stale, ignore_errors=True)
+    publish(directory, out, key, total)
     return total

@@ -104,11 +104,11 @@ def render_part(
             if sample is not None:
                 held.append(sample)
             if report.tokens - written >= _BATCH_TOKENS:
-                writer.write_batch(_batch(held))
+                writer.write_batch(batch_of(held))
                 written = report.tokens
                 held.clear()
         if held:
-            writer.write_batch(_batch(held))
+            writer.write_batch(batch_of(held))
     _publish(temporary, path)
     temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
     _publish(temporary, path.with_suffix(".json"))
@@ -150,7 +150,8 @@ def _sample(
     return Sample(input_ids=sample.input_ids[:length], loss_mask=sample.loss_mask[:length])
 
 
-def _batch(samples: list[Sample]) -> pa.RecordBatch:
+def batch_of(samples: list[Sample]) -> pa.RecordBatch:
+    """The rows of `samples`."""
     ends = pa.array(np.cumsum([0, *(len(sample.input_ids) for sample in samples)]), pa.int32())
     ids = pa.array(np.concatenate([sample.input_ids for sample in samples]), pa.int32())
     mask = pa.array(np.concatenate([sample.loss_mask for sample in samples]).astype(np.int8), pa.int8())

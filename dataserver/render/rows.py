@@ -7,9 +7,10 @@ render it and however often they are killed.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,8 +59,8 @@ class Input:
 class Chunk:
     """Rows of one file. `path` is relative to the input.
 
-    Text: bytes `begin` up to `end` of the file, or -1: all of it, decompressed. Else rows `begin` up to `end` of row
-    group or record batch `block`. `first_row`: the first row's number within the file.
+    Text: bytes `begin` up to `end` of the file, of a compressed one lines `begin` up to `end`. Else rows `begin` up to
+    `end` of row group or record batch `block`. `first_row`: the first row's number within the file.
     """
 
     number: int
@@ -93,15 +94,20 @@ def chunks_of(source: Input) -> tuple[Chunk, ...]:
     """
     sizes = {path: (source.directory / path).stat().st_size for path in source.paths}
     wanted = min(max(sum(sizes.values()) // _CHUNKS_WANTED, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
-    cut = {"json": _cut_text, "parquet": cut_parquet, "arrow": cut_arrow}[source.format]
     found = []
     for path in source.paths:
         with _faults_told(path):
-            found += [(path, place) for place in cut(source.directory / path, wanted)]
+            found += [(path, place) for place in _cut(source, path)(source.directory / path, wanted)]
     return tuple(
         Chunk(number=number, path=path, block=block, begin=begin, end=end, first_row=first_row)
         for number, (path, (block, begin, end, first_row)) in enumerate(found)
     )
+
+
+def _cut(source: Input, path: str) -> Callable[[Path, int], Iterator[tuple[int, int, int, int]]]:
+    if source.format == "json":
+        return _cut_compressed if _is_compressed(source.directory / path) else _cut_text
+    return cut_parquet if source.format == "parquet" else cut_arrow
 
 
 def rows_of(source: Input, chunk: Chunk) -> Iterator[InputRow]:
@@ -132,9 +138,6 @@ def _faults_told(path: str) -> Iterator[None]:
 
 
 def _cut_text(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
-    if _is_compressed(path):
-        yield 0, 0, -1, 0
-        return
     begin = row = 0
     with path.open("rb") as file:
         while True:
@@ -143,6 +146,23 @@ def _cut_text(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
                 return
             yield 0, begin, end, row
             begin, row = end, row + rows
+
+
+def _cut_compressed(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
+    """By lines, since what comes before a place has to be decompressed anyway, which each chunk does for itself.
+
+    So their number has to be small: some 16 of a file, where text is compressed to a quarter.
+    """
+    wanted = max(wanted, path.stat().st_size // 4)
+    begin = lines = size = 0
+    for _, line in json_lines(LocalFiles(root=path.parent).open(path.name)):
+        lines += 1
+        size += len(line)
+        if size >= wanted:
+            yield 0, begin, lines, begin
+            begin, size = lines, 0
+    if begin < lines:
+        yield 0, begin, lines, begin
 
 
 def _end_of_chunk(file: io.BufferedReader, begin: int, wanted: int) -> tuple[int, int]:
@@ -174,9 +194,9 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _objects(source: Input, chunk: Chunk) -> Iterator[dict[str, Any] | RowError]:
-    if chunk.end < 0:
-        for _, line in json_lines(LocalFiles(root=source.directory).open(chunk.path)):
-            yield _object(line)
+    if _is_compressed(source.directory / chunk.path):
+        lines = json_lines(LocalFiles(root=source.directory).open(chunk.path))
+        yield from (_object(line) for _, line in islice(lines, chunk.begin, chunk.end))
         return
     with (source.directory / chunk.path).open("rb") as file:
         file.seek(chunk.begin)
@@ -185,6 +205,8 @@ def _objects(source: Input, chunk: Chunk) -> Iterator[dict[str, Any] | RowError]
 
 
 def _object(line: bytes) -> dict[str, Any] | RowError:
+    if len(line.rstrip(b"\n")) > MAX_LINE_BYTES:
+        return RowError(f"it is longer than {MAX_LINE_BYTES} bytes")
     try:
         value = orjson.loads(line)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """Conversations as a store of a server: brought here, rendered once, and then a store like any other.
 
 path | URL ──pull──> local files ──render──> DIRECTORY/KEY ──> open_store
+     | datasets://NAME ┘
 └ digests, remembered by size, time and inode
 """
 
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import xxhash
 
-from dataserver.render.job import job_key, locked, render_store
+from dataserver.render.hub import find_data_set, is_data_set
+from dataserver.render.job import job_key, render_store
 from dataserver.render.local import LocalEngine
-from dataserver.render.rows import find_input
+from dataserver.render.output import locked, sweep
+from dataserver.render.rows import Input, find_input
 from dataserver.render_options import RenderOptions
 from dataserver.storage import find_objects, is_url
 from dataserver.storage.pull import pull
@@ -31,7 +34,8 @@ def rendered(
     chunks in all, while files are brought here with their bytes. Raises what `render_store` and reading raise.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    conversations = find_input(_local(path, directory, storage_options, progress))
+    sweep(directory)
+    conversations = find_conversations(path, directory, storage_options=storage_options, progress=progress)
     key = job_key(conversations, options, memory=directory / "digests.json")
     render_store(
         conversations, directory / key, options,
@@ -40,15 +44,26 @@ def rendered(
     return directory / key
 
 
-def _local(
-    path: Path | str, directory: Path, storage_options: Mapping[str, str], progress: Callable[[int, int], None]
-) -> Path:
-    """Where the files lie on this machine: those behind a URL are pulled, once for each version of them."""
+def find_conversations(
+    path: Path | str,
+    directory: Path,
+    *,
+    storage_options: Mapping[str, str],
+    progress: Callable[[int, int], None],
+) -> Input:
+    """The files of conversations at `path`, on this machine.
+
+    Those behind a URL are pulled below `directory`, once for each version of them; a data set of a hub is fetched to
+    where `datasets` keeps it. Raises what finding and reading raise.
+    """
+    if is_data_set(str(path)):
+        return find_data_set(str(path))
     if not is_url(str(path)):
-        return Path(path)
+        return find_input(Path(path))
     storage, infos = find_objects(str(path), dict(storage_options))
     versions = "\n".join(f"{info.path} {info.size} {info.version}" for info in infos)
+    directory.mkdir(parents=True, exist_ok=True)
     pulled = directory / f"pulled-{xxhash.xxh3_128_hexdigest((str(path) + versions).encode())}"
     with locked(pulled.with_suffix(".lock")):
         pull(storage, infos, pulled, progress)
-    return pulled
+    return find_input(pulled)

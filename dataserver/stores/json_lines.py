@@ -37,12 +37,12 @@ def json_lines(source: ByteSource, done: Callable[[int], None] = lambda _: None)
         first, *more = chunk.split(b"\n")
         rest.append(first)
         rest_bytes += len(first)
+        if rest_bytes > MAX_LINE_BYTES:
+            raise line_refusal(source, number + 1, f"it is longer than {MAX_LINE_BYTES} bytes. Write one row a line.")
         for following in more:
             number += 1
             yield number, b"".join(rest)
             rest, rest_bytes = [following], len(following)
-        if rest_bytes > MAX_LINE_BYTES:
-            raise line_refusal(source, number + 1, f"it is longer than {MAX_LINE_BYTES} bytes. Write one row a line.")
     if rest_bytes:
         yield number + 1, b"".join(rest)
 

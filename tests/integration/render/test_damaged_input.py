@@ -2,15 +2,19 @@
 
 import gzip
 import json
+import os
 import threading
+import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dataserver.errors import StoreRefusedError
 from dataserver.render import LocalEngine
 from dataserver.render.job import PartReport, Work, job_key, render_store
-from dataserver.render.rows import find_input
+from dataserver.render.output import sweep
+from dataserver.render.rows import chunks_of, find_input, rows_of
 from dataserver.render_options import render_options
 from dataserver.stores import open_store
 
@@ -87,3 +91,30 @@ def test_one_row_that_is_nested_without_end_is_set_aside(chatml, tmp_path):
     key = job_key(found, options)
     report = render_store(found, tmp_path / "out", options, key=key, engine=LocalEngine(1), progress=ignore)
     assert (report.samples, report.rejected) == (1, 1)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_a_compressed_file_is_rendered_in_chunks_that_hold_every_line_once(tmp_path, suffix):
+    lines = [json.dumps({"prompt": f"{n} " + "x" * (n % 700), "completion": "y"}).encode() + b"\n" for n in range(4000)]
+    data = b"".join(lines)
+    compressed = gzip.compress(data) if suffix == "gz" else pa.compress(data, codec="zstd", asbytes=True)
+    (tmp_path / f"chats.jsonl.{suffix}").write_bytes(compressed)
+    found = find_input(tmp_path / f"chats.jsonl.{suffix}")
+    chunks = chunks_of(found)
+    assert len(chunks) > 4
+    rows = [row for chunk in chunks for row in rows_of(found, chunk)]
+    assert [row.number for row in rows] == list(range(4000))
+    assert [row.value["prompt"].split()[0] for row in rows] == [str(n) for n in range(4000)]
+
+
+def test_work_that_was_given_up_is_removed_and_work_that_goes_on_is_not(tmp_path):
+    for name, age_s in (("old", 15 * 86400), ("new", 86400)):
+        work = tmp_path / f"{name}.rendering-0123"
+        work.mkdir()
+        (work / "part-000000.arrow").write_bytes(b"")
+        for path in (work / "part-000000.arrow", work):
+            os.utime(path, (time.time() - age_s,) * 2)
+    (tmp_path / "store").mkdir()
+    os.utime(tmp_path / "store", (0, 0))
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.rendering-0123", "store"]

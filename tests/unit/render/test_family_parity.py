@@ -34,6 +34,12 @@ def whole(tokenizer, given: Conversation) -> list[int]:
     )
 
 
+def appended_stop(family: Family, given: Conversation) -> str:
+    """What closes a last turn that the template leaves open; words that end in a stop are closed already."""
+    said = given.messages[-1]["content"].rstrip()
+    return "" if family.last_stop is None or said.endswith((family.stop, family.last_stop)) else family.last_stop
+
+
 def check_turns(family: Family, vocabulary: str, count: int) -> None:
     """Turns of words alone: the very tokens of the whole rendering, and of each turn its words and its stop."""
     tokenizer, renderer = tokenizer_of(family, vocabulary), renderer_of(family, vocabulary)
@@ -43,8 +49,8 @@ def check_turns(family: Family, vocabulary: str, count: int) -> None:
         sample = renderer.render(given)
         wanted = whole(tokenizer, given)
         # Where the template closes the last turn by nothing, its stop is appended.
-        if family.last_stop and not given.messages[-1]["content"].endswith((family.stop, family.last_stop)):
-            wanted += [tokenizer.convert_tokens_to_ids(family.last_stop)]
+        if stop := appended_stop(family, given):
+            wanted += [tokenizer.convert_tokens_to_ids(stop)]
         assert sample.input_ids.tolist() == wanted
         said = [message["content"] for message in given.messages if message["role"] == "assistant"]
         texts = [family.spoken(text, is_last=at == len(said) - 1) for at, text in enumerate(said)]
@@ -61,7 +67,7 @@ def check_words(family: Family, vocabulary: str, count: int) -> None:
         given = conversation_of(rows.row())
         sample = renderer.render(given)
         text = tokenizer.decode(whole(tokenizer, given))
-        assert tokenizer.decode(sample.input_ids) == text + (family.last_stop or "")
+        assert tokenizer.decode(sample.input_ids) == text + appended_stop(family, given)
         turns = [message for message in given.messages if message["role"] == "assistant"]
         stops = {family.stop, family.last_stop or family.stop, *family.call_stops}
         assert sum(run.endswith(tuple(stops)) for run in words(tokenizer, sample)) == len(turns)

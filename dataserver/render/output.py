@@ -1,0 +1,109 @@
+"""What a job leaves: a store with its counts, whole or not there; and what jobs that never end leave behind."""
+
+import fcntl
+import glob
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from dataserver.errors import InvalidConfigError, StoreRefusedError
+from dataserver.render.part import PartReport
+from dataserver.render_options import OnError, RenderOptions
+from dataserver.stores.index import write_atomically
+
+log = logging.getLogger(__name__)
+
+REPORT: Final = "_render.json"
+REJECTS: Final = "_rejects.jsonl"
+
+# Work that nobody went on with for so long is nobody's any more.
+_ABANDONED_S: Final = 14 * 24 * 3600.0
+
+
+def work_directory(out: Path, key: str) -> Path:
+    """Where the job of this key has its parts until `out` is whole."""
+    return out.with_name(f"{out.name}.rendering-{key}")
+
+
+def finished(out: Path, key: str) -> PartReport | None:
+    """The counts of a store of this key at `out`; None where nothing is. Raises `InvalidConfigError` for another."""
+    if not out.exists():
+        return None
+    try:
+        content = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        if content["key"] == key:
+            return PartReport.from_json(json.dumps(content["counts"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InvalidConfigError(
+        f"'{out}' is there already, and was not rendered from this input with these options: name another --out, "
+        "or remove it"
+    )
+
+
+def refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
+    """A store that was made with bad rows set aside is no answer to who wants to hear of them."""
+    if options.on_error is OnError.STOP and report.rejected:
+        with (out / REJECTS).open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+        raise StoreRefusedError(
+            f"File '{first['path']}', row {first['row']}: {first['reason']}. It and {report.rejected - 1} more bad "
+            f"rows were set aside when '{out}' was rendered with on_error = collect: say so here too, or mend them.",
+            shard=first["path"],
+            row=first["row"],
+        )
+
+
+def publish(directory: Path, out: Path, key: str, total: PartReport) -> None:
+    """Make `directory`, which holds data and nothing else, the store `out` in one step."""
+    with (directory / REJECTS).open("w", encoding="utf-8") as file:
+        for reject in total.rejects:
+            file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
+    counts = {**asdict(total), "rejects": []}
+    write_atomically(directory / REPORT, json.dumps({"key": key, "counts": counts}, indent=1))
+    directory.rename(out)
+    for stale in out.parent.glob(f"{glob.escape(out.name)}.rendering-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what jobs in `directory` left that were given up: nothing in it was written for 14 days."""
+    for work in directory.glob("*.rendering-*"):
+        written = max((path.stat().st_mtime for path in (work, *work.iterdir())), default=0.0)
+        if time.time() - written > _ABANDONED_S:
+            log.warning("removing %s, the work of a job that was given up", work)
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends; wait for whoever holds it. The file goes with it."""
+    while True:
+        with path.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.warning("waiting for another process that renders or pulls the same, which holds %s", path)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_at(file, path):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is still the one of that name: whoever held the lock before removed it."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
