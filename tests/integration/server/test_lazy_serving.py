@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dataserver.cli.main import main
 from dataserver.client import DataClient
 from dataserver.errors import InvalidSpecError, StoreDamagedError
 from dataserver.eval_spec import EvalSpec
@@ -280,6 +281,15 @@ def test_a_run_goes_on_where_a_server_ended_and_describes_its_steps(tmp_path, ga
     assert rows(described) == Counter(sample[0][0] - 1000 for sample in first[0][1][0])
     assert rows(ahead) == Counter(sample[0][0] - 1000 for sample in rest[0][3][0])
     assert set((all_samples(first) + all_samples(rest)).values()) == {2}
+
+
+def test_a_report_says_what_is_not_known_yet(kept, capsys):
+    with running_server({"chat": lazily(kept)}) as server:
+        assert main(["store", "report", "chat", "--endpoint", server.endpoint]) == 0
+    text = capsys.readouterr().out
+    assert "lazy: 0 rows checked so far (0.0%)" in text
+    assert "not known yet" in text
+    assert "tokens per row" not in text
 
 
 def test_what_is_known_of_a_store_is_told_and_nothing_else(kept):

@@ -1,6 +1,7 @@
 """Rows of which nothing is served: each holds its position and is no sample, at any world size and from any cursor."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from dataserver.cursor import Cursor
 from dataserver.errors import InvalidSpecError
 from dataserver.planning.plan import EndOfRun
 from dataserver.planning.planner import Planner
-from dataserver.run_spec import BatchSpec, Shuffle
+from dataserver.planning.stages import PlannedStage, entered, place_of
+from dataserver.run_spec import BatchSpec, OrderSpec, Shuffle, Source
+from dataserver.sampling.build import sample_order
 from dataserver.sampling.union import plain_union
 
 CUTS = (
@@ -91,3 +94,47 @@ def test_a_run_whose_last_rows_are_not_served_ends_and_does_not_fail(listed_tabl
     cursor = Cursor(order_fingerprint="order", step=1, position=2)
     ended = planner.plan(cursor, BatchSpec(step_samples=1, micro_batch_tokens=32, max_epochs=1), 1)
     assert ended == EndOfRun(end=cursor, reason="max_epochs")
+
+
+@dataclass(frozen=True)
+class Rows:
+    rows: int
+    kept_tokens: int = 0
+
+    def block_rows(self):
+        return np.full(self.rows // 7, 7)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"stopping": "first_exhausted"}, {"stopping": "all_exhausted_without_replacement"}]
+)
+def test_weighted_sources_go_on_over_stages_as_their_orders_say_without_what_is_not_served(listed_table, fields):
+    lengths = [[2 + row % 9 if row % 3 else 0 for row in range(70)], [0 if row % 4 else 5 for row in range(140)]]
+    table = listed_table(lengths)
+    stages = []
+    for number, (first_step, weights) in enumerate([(1, (1, 1)), (8, (3, 1))]):
+        sources = tuple(Source(store=name, weight=weight) for name, weight in zip("ab", weights, strict=True))
+        spec = OrderSpec(sources=sources, seed=7, max_length=64, **fields)
+        order = sample_order(spec, [Rows(70), Rows(140)], stage=number)
+        stages.append(PlannedStage(first_step=first_step, order=order, table=table, fingerprint=f"order {number}"))
+    planner, batch = Planner(stages), BatchSpec(step_samples=11, micro_batch_tokens=64)
+    cursor, plans = planner.initial_cursor(), []
+    for ranks in (1, 3, 2) * 8:
+        plans.append(planner.plan(Cursor.from_json(cursor.to_json()), batch, ranks))
+        cursor = plans[-1].end
+    for number, stage in enumerate(stages):
+        mine = [plan for plan in plans if plan.end.stage == number]
+        first = entered(mine[0].begin, stages)
+        found = stage.order.samples(place_of(first), 2000)
+        served = [
+            (source, row)
+            for source, row in zip(found.source.tolist(), found.row.tolist(), strict=True)
+            if lengths[source][row]
+        ]
+        got = [
+            sample
+            for plan in mine
+            for sample in zip(plan.samples.source.tolist(), plan.samples.row.tolist(), strict=True)
+        ]
+        assert got == served[: len(got)]
+        assert len(got) == 11 * len(mine)
