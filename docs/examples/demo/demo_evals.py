@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from evals_settings import EVERY, RANKS, RUN, STEPS, write_job
-from folder import empty_folder
+from folder import Folder, empty_folder
 from picture import draw_rewards, sparkline
 from processes import DemoError, Process, free_port
 from words import write_model, write_words
@@ -40,19 +40,20 @@ def say(text: str) -> None:
     print(f"demo-evals: {time.monotonic() - BEGIN:4.0f} s  {text}", flush=True)
 
 
-def tell(folder: Path, vllm_python: Path) -> str:
+def tell(folder: Folder, vllm_python: Path) -> str:
     """The whole story; its last line."""
     if not vllm_python.exists():
         raise DemoError(f"there is no vLLM at {vllm_python}: `make vllm` installs it")
-    learn = write_words(folder / "store", folder / "held-out.jsonl")
-    write_model(folder / "model")
-    job_file = write_job(folder, data_port=free_port(), engine_port=free_port(), vllm_python=vllm_python)
-    say(f"{learn} words to learn from; the job is {job_file}, its output {folder / 'job.log'}")
-    job = Process("the job", [sys.executable, "-m", "launcher", str(job_file)], folder / "job.log")
+    root = folder.root
+    learn = write_words(folder.store, root / "held-out.jsonl")
+    write_model(root / "model")
+    job_file = write_job(root, data_port=free_port(), engine_port=free_port(), vllm_python=vllm_python)
+    say(f"{learn} words to learn from; the job is {job_file}, its output {root / 'job.log'}")
+    job = Process("the job", [sys.executable, "-m", "launcher", str(job_file)], root / "job.log")
     try:
         job.start()
         say(f"data server, {RANKS} ranks, orchestrator and vLLM start (vLLM takes the longest, half a minute and more)")
-        watch(job, folder / "results.db")
+        watch(job, root / "results.db")
         if code := job.wait(JOB_S):
             raise DemoError(f"the job ended with code {code}{job.tail()}")
     finally:
@@ -91,14 +92,14 @@ def mean_of(result: EvalResult) -> float:
     return result.figures["mean"]
 
 
-def conclude(folder: Path) -> str:
+def conclude(folder: Folder) -> str:
     """Draw the curves and check them; the last line."""
     curves: dict[str, list[tuple[int, float]]] = {}
-    for result in results_in(folder / "results.db"):
+    for result in results_in(folder.root / "results.db"):
         curves.setdefault(result.name, []).append((result.version.number, mean_of(result)))
     for points in curves.values():
         points.sort()
-    picture = folder / "reward.png"
+    picture = folder.root / "reward.png"
     draw_rewards(picture, curves, "Words said backwards: rewards on words that were never trained on")
     for name, points in curves.items():
         means = [mean for _, mean in points]
@@ -109,7 +110,12 @@ def conclude(folder: Path) -> str:
     if first[1] > FIRST_AT_MOST or last[1] < LAST_AT_LEAST:
         raise DemoError(f"the overlap went from {first[1]:.2f} to {last[1]:.2f}: that is no learning")
     gains = ", ".join(f"{name} {points[0][1]:.2f} -> {points[-1][1]:.2f}" for name, points in curves.items())
-    return f"demo-evals: ok {STEPS} steps, evals every {EVERY}: {gains}; {time.monotonic() - BEGIN:.0f} s"
+    syncs = [figure for figure in folder.figures() if figure.get("sync_outcome") == "landed"]
+    stall_s = sum(sync["sync_stall_s"] for sync in syncs) / max(len(syncs), 1)
+    return (
+        f"demo-evals: ok {STEPS} steps, evals every {EVERY}: {gains}; weights moved {len(syncs)} times, "
+        f"steps stood still for {stall_s:.2f} s each; {time.monotonic() - BEGIN:.0f} s"
+    )
 
 
 def main() -> int:
@@ -120,7 +126,7 @@ def main() -> int:
     root = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE.parents[2] / "demo-evals"
     try:
         with empty_folder(root.resolve()) as folder:
-            last_line = tell(folder.root, Path(sys.argv[1]).absolute())
+            last_line = tell(folder, Path(sys.argv[1]).absolute())
     except (DemoError, DataServerError) as error:
         print(f"demo-evals: failed: {error}", flush=True)
         return 1

@@ -66,7 +66,7 @@ def test_the_reward_of_what_is_evaluated_on_vllm_rises_while_it_is_trained(tmp_p
     command = [sys.executable, DEMO, vllm_python, tmp_path / "demo-evals"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    assert re.match(r"demo-evals: ok \d+ steps, evals every \d+: overlap 0\.\d\d -> ", result.stdout.splitlines()[-1])
+    assert re.match(r"demo-evals: ok \d+ steps, evals every \d+: \w+ 0\.\d\d -> ", result.stdout.splitlines()[-1])
     assert (tmp_path / "demo-evals" / "reward.png").read_bytes().startswith(b"\x89PNG")
 
 
