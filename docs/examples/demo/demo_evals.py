@@ -26,7 +26,7 @@ from orchestrator.results import EvalResult, EvalState, open_results
 HERE = Path(__file__).resolve().parent
 
 JOB_S = 1500
-"""Some three minutes on two idle cores, half of it for vLLM to start."""
+"""A few minutes on idle cores, most of them for vLLM to start; a quarter of an hour where others use them too."""
 
 FIRST_AT_MOST = 0.3
 LAST_AT_LEAST = 0.6
