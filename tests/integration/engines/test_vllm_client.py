@@ -90,10 +90,13 @@ async def test_a_sample_that_is_frozen_over_a_sync_tells_which_version_made_whic
     begun = threading.Event()
 
     def reply(_prompt: str, _label: str) -> str:
-        begun.set()
+        # Called for each token: after the first the engine freezes, however fast it is.
+        if not begun.is_set():
+            fake.engine.pause()
+            begun.set()
         return "abcdefghijkl" * 20
 
-    with running_fake_engine(token_s=0.005, reply=reply) as fake:
+    with running_fake_engine(reply=reply) as fake:
         async with engine_of(fake.url) as engine:
             sample = asyncio.create_task(one(engine, [65], 200))
             await asyncio.to_thread(begun.wait)
@@ -165,7 +168,7 @@ async def test_what_is_aborted_ends_with_an_error_and_not_while_it_is_paused(tmp
         begun.set()
         return "a" * 10_000
 
-    with running_fake_engine(token_s=0.001, reply=reply) as fake:
+    with running_fake_engine(token_s=0.01, reply=reply) as fake:
         async with engine_of(fake.url) as engine:
             sample = asyncio.create_task(one(engine, [65], 10_000))
             await asyncio.to_thread(begun.wait)
