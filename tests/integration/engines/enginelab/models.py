@@ -13,10 +13,10 @@ from orchestrator.engines.interface import Completion
 
 TOLERANCE = 1e-4
 CHAT_TEMPLATE = (
-    "{% for m in messages %}<s>{{ m['role'] }}:{{ m['content'] }}</s>{% endfor %}"
+    "{% for m in messages %}<s>{{ m['role'] }}:{{ m['content'] }}<unk>{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant:{% endif %}"
 )
-BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+BEGIN, UNKNOWN = "<s>", "<unk>"
 # No multiple of what vLLM pads vocabularies to.
 VOCABULARY = 301
 SIZES = {
@@ -29,7 +29,8 @@ SIZES = {
     "head_dim": 32,
     "max_position_embeddings": 512,
     "bos_token_id": 0,
-    "eos_token_id": 1,
+    # No token ends a sample: whatever the weights, it is as long as it may be.
+    "eos_token_id": None,
     "initializer_range": 0.3,
 }
 
@@ -78,15 +79,14 @@ def _saved(module: PreTrainedModel, directory: Path) -> TinyModel:
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:
-    letters = {letter: place for place, letter in enumerate(string.printable, start=3)}
-    rest = {f"<{place}>": place for place in range(3 + len(letters), VOCABULARY)}
-    inner = Tokenizer(models.WordLevel({BEGIN: 0, END: 1, UNKNOWN: 2, **letters, **rest}, unk_token=UNKNOWN))
+    letters = {letter: place for place, letter in enumerate(string.printable, start=2)}
+    rest = {f"<{place}>": place for place in range(2 + len(letters), VOCABULARY)}
+    inner = Tokenizer(models.WordLevel({BEGIN: 0, UNKNOWN: 1, **letters, **rest}, unk_token=UNKNOWN))
     inner.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     inner.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=inner,
         bos_token=BEGIN,
-        eos_token=END,
         unk_token=UNKNOWN,
     )
     tokenizer.chat_template = CHAT_TEMPLATE
