@@ -246,6 +246,44 @@ def test_after_the_end_of_the_run_what_cannot_be_measured_is_lost_and_said():
     assert (now.hold, now.last, now.over) == (False, False, True)
 
 
+def test_the_hold_of_a_live_eval_does_not_pause_between_its_queue_and_its_first_answer():
+    world = World(evals=[eval_config()], steps=10, lasts={}, served=PolicyVersion(attempt=1, number=0))
+    now = agenda(world.evals, world.situation())
+    assert (len(now.begin), now.hold) == (1, True)
+    pinned = World(evals=[eval_config(pin=True)], steps=10, lasts={}, served=world.served)
+    now = agenda(pinned.evals, pinned.situation())
+    assert (len(now.begin), now.hold) == (1, False)
+
+
+def test_nothing_is_held_for_while_every_engine_is_pinned():
+    world = World(evals=[eval_config("a"), eval_config("b", pin=True)], steps=10, lasts={})
+    assert agenda(world.evals, world.situation()).hold
+    assert not agenda(world.evals, replace(world.situation(), free=False)).hold
+
+
+def test_an_ended_run_is_asked_for_nothing_even_while_an_eval_runs():
+    running = Measurement(name="reverse", version=PolicyVersion(attempt=1, number=3))
+    world = World(evals=[eval_config()], steps=4, lasts={}, head=4, consumed=4)
+    world.running = {running: 5}
+    assert (agenda(world.evals, world.situation()).hold, agenda(world.evals, world.situation()).last) == (True, True)
+    world.ended = True
+    now = agenda(world.evals, world.situation())
+    assert (now.hold, now.last, now.over) == (False, False, False)
+
+
+def test_the_last_version_is_asked_for_until_its_eval_has_begun():
+    world = World(evals=[eval_config()], steps=4, lasts={}, head=4, consumed=4)
+    assert agenda(world.evals, world.situation()).last
+    world.running = {Measurement(name="reverse", version=PolicyVersion(attempt=1, number=4)): 5}
+    assert not agenda(world.evals, world.situation()).last
+
+
+def test_without_eval_at_end_the_last_version_is_not_due():
+    world = World(evals=[eval_config(eval_at_end=False)], steps=7, lasts={"reverse": 0})
+    assert not agenda(world.evals, world.situation()).last
+    assert play(world).measured("reverse") == [0, 5]
+
+
 def test_a_triggered_version_is_due_like_any_other():
     world = World(evals=[eval_config(interval=100)], steps=10, lasts={"reverse": 0})
     world.triggers = [Due(name="reverse", number=4), Due(name="other", number=2)]
