@@ -151,7 +151,7 @@ class Orchestrator:
         self._pool = Pool(self._engines, changed=self._wake)
         self._watcher = Watcher(client, config.run.name, self._wake)
         self._closers.append(self._watcher.close)
-        self._evaluation = Evaluation(config, self._data_server, client)
+        self._evaluation = Evaluation(config, self._data_server, client, self._metrics)
         self._closers.append(self._evaluation.close)
         await self._evaluation.open()
         self._watcher.start()

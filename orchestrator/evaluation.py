@@ -13,6 +13,7 @@ from orchestrator.evals.director import EvalDirector
 from orchestrator.evals.history import RunHistory, history_of
 from orchestrator.evals.loading import load_questions
 from orchestrator.evals.questions import Questions
+from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
 from orchestrator.results import ResultsTable, open_results
 
@@ -22,12 +23,13 @@ log = logging.getLogger(__name__)
 class Evaluation:
     """Questions, results and places for figures. `open` raises what the configuration is refused with."""
 
-    def __init__(self, config: OrchestratorConfig, server: DataServer, client: DataClient) -> None:
+    def __init__(self, config: OrchestratorConfig, server: DataServer, client: DataClient, metrics: Metrics) -> None:
         self._config = config
         self._server = server
         self._client = client
         self._evals: list[tuple[EvalConfig, Questions]] = []
         self._results: ResultsTable | None = None
+        self._metrics = metrics
         self._sinks: list[Sink] = []
 
     async def open(self) -> None:
@@ -53,7 +55,7 @@ class Evaluation:
             results=self._results,
             history=self._history,
             changed=changed,
-            sinks=self._sinks,
+            sinks=[*self._sinks, self._metrics],
         )
 
     def close(self) -> None:

@@ -1,5 +1,7 @@
 """What an orchestrator tells Prometheus."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, WeightSync
@@ -37,6 +39,25 @@ class Metrics:
             buckets=SECONDS,
             registry=registry,
         )
+
+        self._figures = Gauge(
+            "orchestrator_eval_figure",
+            "A figure of an eval's newest result: `mean`, `pass@1`, `truncated`, …; `version` is what it measured.",
+            ["eval", "figure"],
+            registry=registry,
+        )
+        self._evals = Counter("orchestrator_evals", "Evals that ended, by state.", ["eval", "state"], registry=registry)
+
+    def write(self, step: int, line: Mapping[str, object], scalars: Mapping[str, float]) -> None:
+        """Note an eval that ended; as a sink."""
+        name = str(line["name"])
+        self._evals.labels(name, str(line["state"])).inc()
+        self._figures.labels(name, "version").set(step)
+        for figure, value in scalars.items():
+            self._figures.labels(name, figure.removeprefix(f"eval/{name}/")).set(value)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
     def count_sync(self, sync: WeightSync) -> None:
         """Note a transfer that ended."""
