@@ -29,6 +29,7 @@ async def _serve(config: OrchestratorConfig, endpoints: str, say: Callable[[str]
         await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
+            await asyncio.wait((starting,))
             return 0
         address = starting.result()
         if orchestrator.metrics_port:

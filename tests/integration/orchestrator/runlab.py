@@ -6,6 +6,8 @@ ack that lets the next step be sealed. Evals score by `score`, which waits for t
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, SyncOutco
 from orchestrator.app import Orchestrator
 from orchestrator.config import OrchestratorConfig
 from orchestrator.engines.buckets import WeightsChecksum
+from orchestrator.members import Member
 from orchestrator.v1 import weight_transfer_service_pb2 as transfers
 from orchestrator.v1.weight_transfer_service_pb2_grpc import WeightTransferServiceStub
 
@@ -82,6 +85,44 @@ def orchestrator_config(folder: Path, engines: dict[str, str], **fields: Any) ->
     )
 
 
+class OrchestratorProcess:
+    """`python -m orchestrator` in a process that can be killed."""
+
+    def __init__(self, folder: Path, config: OrchestratorConfig, endpoint: str) -> None:
+        path = folder / "orchestrator.toml"
+        path.write_text(toml_of(config))
+        command = [sys.executable, "-m", "orchestrator", str(path), "--data-endpoint", endpoint]
+        log = (folder / "orchestrator.log").open("ab")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        log.close()
+        assert self.process.stdout is not None
+        assert "listening on" in self.process.stdout.readline()
+
+    def kill(self) -> None:
+        """At once; may be repeated."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def toml_of(config: OrchestratorConfig) -> str:
+    """As a file says it; JSON's values are TOML's, apart from null."""
+    lines = []
+    for name, value in config.model_dump(mode="json", exclude_defaults=True).items():
+        tables = value if isinstance(value, list) else [value]
+        for table in tables:
+            lines.append(f"[[{name}]]" if isinstance(value, list) else f"[{name}]")
+            lines += [f"{key} = {_inline(field)}" for key, field in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(field)}" for key, field in value.items()) + " }"
+    return json.dumps(value)
+
+
 class RunningOrchestrator:
     """An orchestrator in a thread of its own, until it ends by itself or `stop` tells it to."""
 
@@ -120,6 +161,11 @@ class RunningOrchestrator:
         reign = None if self._orchestrator is None else self._orchestrator._reign
         return [] if reign is None else [each.version.number for each in list(reign.evals.book.running)]
 
+    @property
+    def members(self) -> list[Member]:
+        """Its engines."""
+        return [] if self._orchestrator is None else list(self._orchestrator._pool.members)
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
@@ -149,6 +195,8 @@ class SmallTrainer:
         self.stamped: list[int] = []
         self.outcomes: list[str] = []
         self.trained: list[int] = []
+        # Called in the middle of a handover: before the prepare, and between its answer and the commit.
+        self.during: Callable[[str, int], None] = lambda _phase, _version: None
         self._folder = folder
         self._hook = hook
 
@@ -205,6 +253,7 @@ class SmallTrainer:
     ) -> tuple[SyncOutcome, str]:
         stub = WeightTransferServiceStub(channel)
         directory = self._folder / f"{version}-{sync_id}"
+        self.during("prepare", version.number)
         request = transfers.PrepareTransferRequest(
             run=RUN,
             version=PolicyVersionProto(attempt=version.attempt, number=version.number),
@@ -220,6 +269,7 @@ class SmallTrainer:
         answer = stub.PrepareTransfer(request, timeout=PATIENCE_S)
         if answer.WhichOneof("answer") == "refused":
             return SyncOutcome.SKIPPED, transfers.RefusalReason.Name(answer.refused.reason)
+        self.during("send", version.number)
         checksum = write_weights(directory, version.number)
         commit = transfers.CommitTransferRequest(run=RUN, sync_id=sync_id, checksum=checksum)
         outcomes = stub.CommitTransfer(commit, timeout=PATIENCE_S).engines
