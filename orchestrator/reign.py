@@ -135,6 +135,7 @@ class Reign:
 
     async def _govern(self) -> None:
         """Have the pool and evals follow the run; returns when it has ended and nothing is left to do."""
+        attempt = 0
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -143,12 +144,24 @@ class Reign:
             if state is None:
                 continue
             self._pool.note(state)
+            if state.attempt != attempt:
+                attempt = state.attempt
+                await self._end_transfer_of_others()
             wants = self.evals.wants(state)
             self._metrics.holding.set(wants.hold)
             self._demand.want(wants, state)
             if state.ended and self.evals.idle and self.coordinator.current is None and wants == Wants():
                 log.info("run %s has ended, and so have its evals", self._run)
                 return
+
+    async def _end_transfer_of_others(self) -> None:
+        """Another attempt began: nobody will commit what the one before prepared."""
+        transfer = self.coordinator.current
+        if transfer is None:
+            return
+        current = await self._attempt_id(transfer.request.attempt_id)
+        if current and current != transfer.request.attempt_id:
+            await self.coordinator.abort(transfer.request.sync_id, "another attempt of the run began")
 
     async def _attempt_id(self, claimed: str) -> str:
         """The id of the run's attempt. Asked for unless `claimed` was it already and no other attempt was heard of."""

@@ -22,9 +22,10 @@ from orchestrator.data_server import DataServer
 
 @dataclass(eq=False)
 class FakeLedger:
-    """Requests, holds, reports and the lease of attempt 1. `away`: no call is answered. `lost`: answers are lost."""
+    """Requests, holds, reports and the lease of one attempt. `away`: no call is answered; `lost`: answers are."""
 
     max_steps: int = 10
+    attempt: int = 1
     sealed: int = 0
     consumed: int = 0
     ended: bool = False
@@ -93,7 +94,7 @@ class FakeLedger:
     def sync_state(self, run: str) -> SyncState:
         return SyncState(
             run=run,
-            attempt=1,
+            attempt=self.attempt,
             sealed_step=self.sealed,
             consumed_step=self.consumed,
             requested=tuple(sorted(self.requested)),

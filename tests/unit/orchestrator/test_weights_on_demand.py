@@ -13,7 +13,7 @@ from ledgerlab import FakeLedger, NearServer
 from orchlab import ATTEMPT, ModelEngine, Wire, checksum_of, request, sync_id, warped
 from prometheus_client import CollectorRegistry
 
-from dataserver.weight_sync import SyncState, WeightSync
+from dataserver.weight_sync import SyncOutcome, SyncState, WeightSync
 from orchestrator.config import OrchestratorConfig
 from orchestrator.lease import Lease
 from orchestrator.metrics import Metrics
@@ -40,7 +40,8 @@ class RunLedger(FakeLedger):
     """Knows the run's attempt, too."""
 
     def get_run(self, run: str) -> Any:
-        return SimpleNamespace(attempt=SimpleNamespace(number=1, attempt_id=ATTEMPT))
+        attempt_id = ATTEMPT if self.attempt == 1 else f"{self.attempt:032}"
+        return SimpleNamespace(attempt=SimpleNamespace(number=self.attempt, attempt_id=attempt_id))
 
 
 class TimedEvals:
@@ -241,5 +242,26 @@ def test_an_orchestrator_that_loses_the_data_server_calls_no_engine_beyond_its_l
         await asyncio.sleep(40)
         assert len(world.engine.calls) == calls
         training.cancel()
+
+    warped(main())
+
+
+def test_a_transfer_whose_trainer_was_displaced_ends_when_the_next_attempt_begins() -> None:
+    async def main() -> None:
+        world = World(3)
+        orchestrating = asyncio.ensure_future(world.orchestrate())
+        await asyncio.sleep(5)
+        assert world.reign is not None
+        assert isinstance(await world.reign.coordinator.prepare(request(1)), Ready)
+        await asyncio.sleep(20)
+        assert world.reign.coordinator.current is not None
+        world.ledger.attempt = 2
+        world._hear(world.ledger.sync_state("chat"))
+        await asyncio.sleep(5)
+        assert world.reign.coordinator.current is None
+        assert world.engine.restarts == 1
+        assert [(sync.outcome, sync.engines) for sync in world.ledger.reports] == [(SyncOutcome.FAILED, ())]
+        world.ending.set()
+        await orchestrating
 
     warped(main())
