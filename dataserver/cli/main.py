@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "look at and change runs of a server",
     "cursor": "look at the cursor of a run",
     "plan": "look at the steps of a run",
+    "sync": "look at and ask for syncs of a run's weights",
 }
 
 

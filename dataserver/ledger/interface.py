@@ -157,7 +157,7 @@ class Ledger(SyncLedger, Protocol):
         """Note that a stream is gone, for good. Idempotent; one that the ledger never heard of is no error."""
 
     def seal(self, run_uid: str, attempt: AttemptKey, proposed: ProposedSeal) -> Seal:
-        """Fix a step, or read how it was fixed (rules 6, 8, 9, 13).
+        """Fix a step, or read how it was fixed (rules 6, 8, 9, 15, 22).
 
         Raises `OutdatedPlanError`, `StaleAttemptError`, `PlanMismatchError`, or `PreconditionError` when the step
         before is not sealed.

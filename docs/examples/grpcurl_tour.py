@@ -17,6 +17,7 @@ from pathlib import Path
 from dataserver.client import DataClient
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.testing import running_server, write_store
+from dataserver.weight_sync import PolicyVersion, SyncOutcome, WeightSync
 
 ROOT = Path(__file__).resolve().parents[2]
 GRPCURL = Path(sys.executable).with_name("grpcurl")
@@ -84,6 +85,16 @@ CALLS = (
         request={"run": RUN},
     ),
     Call(
+        question="Which weights does somebody want, and which have engines got?",
+        method="dataserver.v1.WeightSyncService/GetWeightSyncState",
+        request={"run": RUN},
+    ),
+    Call(
+        question="Ask for the weights of a version.",
+        method="dataserver.v1.WeightSyncService/RequestWeightSync",
+        request={"run": RUN, "version": STEPS},
+    ),
+    Call(
         question="Which samples were in step 2 on rank 1?",
         method="dataserver.v1.CursorService/DescribeStep",
         request={"run": RUN, "step": 2, "dp_rank": 1},
@@ -98,12 +109,14 @@ CALLS = (
 
 
 def consume(client: DataClient) -> None:
-    """Take some steps on two ranks, and commit a checkpoint on the way."""
+    """Take some steps on two ranks, commit checkpoints on the way, and hand the last weights over."""
     spec = RunSpec(
         order=OrderSpec(sources=(Source(store=STORE),), max_length=32),
         batch=BatchSpec(step_samples=4, micro_batch_tokens=48, max_steps=STEPS),
     )
     client.create_run(RUN, spec)
+    client.lease_orchestrator(RUN, "evals-1", "node2:50052", 600.0)
+    client.request_sync(RUN, None)
     attempt = client.begin_attempt(RUN, resume=False, world_size=RANKS, dp_world_size=RANKS, holder="tour")
     streams = [client.stream(RUN, attempt, world_rank=rank, dp_rank=rank, next_step=1) for rank in range(RANKS)]
     for steps in zip(*streams, strict=True):
@@ -112,6 +125,18 @@ def consume(client: DataClient) -> None:
                 pass
             stream.ack(step)
         client.commit_cursor(RUN, attempt, steps[0].end, f"file:///checkpoints/step-{steps[0].number}")
+    version = PolicyVersion(attempt=attempt.number, number=STEPS)
+    client.report_sync(
+        RUN,
+        WeightSync(
+            sync_id="5f" * 16,
+            version=version,
+            outcome=SyncOutcome.LANDED,
+            seconds=2.5,
+            stall_seconds=0.75,
+            engines=("node3:8000",),
+        ),
+    )
     for stream in streams:
         stream.close()
 

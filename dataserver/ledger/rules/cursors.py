@@ -1,4 +1,4 @@
-"""Rules 5 and 13: at which cursors a run can go on. Reached through this module's name, as all rules."""
+"""Rules 5 and 22: at which cursors a run can go on. Reached through this module's name, as all rules."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ def refuse_foreign_cursor(run: RunRow, cursor: Cursor) -> None:
 
 
 def refuse_passed_stage(run: RunRow, cursor: Cursor) -> None:
-    """Rule 13: no attempt begins behind the first step of a stage without having entered it.
+    """Rule 22: no attempt begins behind the first step of a stage without having entered it.
 
     Else a checkpoint of a branch that was left goes on in an order that these steps no longer have: no server can plan.
     """

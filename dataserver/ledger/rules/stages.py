@@ -1,4 +1,4 @@
-"""Rule 13: stages are appended, and everybody plans by all of them.
+"""Rule 22: stages are appended, and everybody plans by all of them.
 
 Small pure functions over snapshots of rows, reached through this module's name, as all rules.
 """
@@ -23,7 +23,7 @@ MAX_STAGES = 100
 
 
 def refuse_other_stage(run: RunRow, number: int, asked: StageRow) -> None:
-    """Rule 13: a stage that is there stays what it is; the same one again is no fault."""
+    """Rule 22: a stage that is there stays what it is; the same one again is no fault."""
     there = run.later_stages[number - 1]
     if there.order_fingerprint == asked.order_fingerprint:
         return
@@ -37,7 +37,7 @@ def refuse_other_stage(run: RunRow, number: int, asked: StageRow) -> None:
 
 
 def refuse_early_stage(run: RunRow, head: Cursor, first_step: int) -> None:
-    """Rule 13: a stage begins after all that is sealed, behind the window under way, and after the stages before it.
+    """Rule 22: a stage begins after all that is sealed, behind the window under way, and after the stages before it.
 
     Else some ranks train on a step of one order while others get it in another; or the samples that the rest of a
     window would have had are in no step.
@@ -63,13 +63,13 @@ def refuse_early_stage(run: RunRow, head: Cursor, first_step: int) -> None:
 
 
 def refuse_lost_race(run: RunRow, before: str) -> None:
-    """Rule 13: a stage's fingerprint covers the stages before it, so it is appended to those that it was made for."""
+    """Rule 22: a stage's fingerprint covers the stages before it, so it is appended to those that it was made for."""
     if run.fingerprints[-1] != before:
         raise UnavailableError(f"run {run.name!r} got another stage meanwhile; trying again is safe")
 
 
 def refuse_outdated_plan(run: RunRow, proposed: ProposedSeal) -> None:
-    """Rule 13: a seal is conditional on the stages by which the step was planned.
+    """Rule 22: a seal is conditional on the stages by which the step was planned.
 
     Else a server that has not heard of a stage seals its first step in the order before.
     """
@@ -81,7 +81,7 @@ def refuse_outdated_plan(run: RunRow, proposed: ProposedSeal) -> None:
 
 
 def refuse_other_order(run: RunRow, spec: RunSpec, order_fingerprint: str) -> None:
-    """Rule 13: a name means one first stage for good: two orders under it could not share a cursor."""
+    """Rule 22: a name means one first stage for good: two orders under it could not share a cursor."""
     if run.order_fingerprint == order_fingerprint:
         return
     fields = differing_fields(run.order_fingerprint, order_fingerprint)

@@ -4,10 +4,12 @@ A dead end is a state from which no sequence of events leads to the end of the r
 """
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ledgermodel.actions import events
-from ledgermodel.play import Play, ViolationError
+from ledgermodel.play import Event, Play, ViolationError
 from ledgermodel.scenarios import Scenario
 from ledgermodel.world import World
 
@@ -75,23 +77,28 @@ class _Graph:
 def explore(scenario: Scenario, most_states: int = 60_000) -> Found:
     """Look at every state of the scenario, or as far as the first fault."""
     with Play(scenario) as play:
-        graph = _Graph(play.start())
-        todo = deque([0])
-        while todo:
-            number = todo.popleft()
-            for event in events(play, graph.worlds[number]):
-                try:
-                    world = play.happen(graph.worlds[number], event)
-                except ViolationError as violation:
-                    return _found(graph, str(violation), (*graph.trace(number), event.label))
-                if world is not None and (new := graph.add(number, event.label, world)) is not None:
-                    todo.append(new)
-            if len(graph.worlds) > most_states:
-                raise TooManyStatesError(f"more than {most_states} states in {scenario}")
-        stuck = graph.dead_end()
-        if stuck is None:
-            return _found(graph, "", ())
-        return _found(graph, "dead end: from here the run cannot end", graph.trace(stuck))
+        return search(play, events, most_states)
+
+
+def search(play: Any, events: Callable[[Any, Any], Iterable[Event]], most_states: int) -> Found:
+    """Look at every state that `events` leads to, or as far as the first fault. Raises `TooManyStatesError`."""
+    graph = _Graph(play.start())
+    todo = deque([0])
+    while todo:
+        number = todo.popleft()
+        for event in events(play, graph.worlds[number]):
+            try:
+                world = play.happen(graph.worlds[number], event)
+            except ViolationError as violation:
+                return _found(graph, str(violation), (*graph.trace(number), event.label))
+            if world is not None and (new := graph.add(number, event.label, world)) is not None:
+                todo.append(new)
+        if len(graph.worlds) > most_states:
+            raise TooManyStatesError(f"more than {most_states} states in {play.scenario}")
+    stuck = graph.dead_end()
+    if stuck is None:
+        return _found(graph, "", ())
+    return _found(graph, "dead end: from here the run cannot end", graph.trace(stuck))
 
 
 def _found(graph: _Graph, fault: str, trace: tuple[str, ...]) -> Found:

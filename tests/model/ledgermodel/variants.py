@@ -66,11 +66,11 @@ class Variant:
     fault: str
 
 
-def _without(module: Any, name: str, instead: Any = None) -> Change:
+def without(module: Any, name: str, instead: Any = None) -> Change:
     return lambda patch: patch.setattr(module, name, lambda *_args, **_kwargs: instead)
 
 
-def _around(module: Any, name: str, wrapper: Callable[..., Any]) -> Change:
+def around(module: Any, name: str, wrapper: Callable[..., Any]) -> Change:
     """Replace a function by `wrapper(original, *args, **kwargs)`."""
 
     def change(patch: pytest.MonkeyPatch) -> None:
@@ -87,8 +87,8 @@ def _numbers_are_reused(patch: pytest.MonkeyPatch) -> None:
         connection.execute(delete(schema.attempts).where(schema.attempts.c.run_uid == run.uid))
         original(connection, run, attempt, dropped)
 
-    _without(attempt_rules, "next_attempt", 1)(patch)
-    _around(attempts, "_write_attempt", overwrite)(patch)
+    without(attempt_rules, "next_attempt", 1)(patch)
+    around(attempts, "_write_attempt", overwrite)(patch)
 
 
 def _opens_rewind(original: Any, connection: Any, run: Any, attempt: Any, request: Any, **times: float) -> None:
@@ -188,224 +188,224 @@ VARIANTS = (
     Variant(
         rule=1,
         name="an attempt is its number",
-        change=_without(attempt_rules, "refuse_namesake"),
+        change=without(attempt_rules, "refuse_namesake"),
         scenario=PARTITIONED,
         fault=PACING,
     ),
     Variant(
         rule=2,
         name="an open rewinds",
-        change=_around(streams, "open_stream", _opens_rewind),
+        change=around(streams, "open_stream", _opens_rewind),
         scenario=REQUEST,
         fault=rf"{MEET} with \(1, .*False.* and \(1, .*True",
     ),
     Variant(
         rule=2,
         name="an open need not match the attempt",
-        change=_without(attempt_rules, "refuse_mismatched_open"),
+        change=without(attempt_rules, "refuse_mismatched_open"),
         scenario=SIBLINGS,
         fault="reached some of their 2 sibling ranks only",
     ),
     Variant(
         rule=2,
         name="a rank may ask again for a step that it acknowledged",
-        change=_without(attempt_rules, "refuse_repeated_step"),
+        change=without(attempt_rules, "refuse_repeated_step"),
         scenario=EARLY,
         fault=MEET,
     ),
     Variant(
         rule=3,
         name="a lower attempt is heard",
-        change=_without(attempt_rules, "refuse_stale_attempt"),
+        change=without(attempt_rules, "refuse_stale_attempt"),
         scenario=ACKS,
         fault=PACING,
     ),
     Variant(
         rule=3,
         name="a live attempt is displaced unasked",
-        change=_without(attempt_rules, "refuse_live_attempt"),
+        change=without(attempt_rules, "refuse_live_attempt"),
         scenario=TWO_LAUNCHERS,
         fault="is alive and is displaced",
     ),
     Variant(
         rule=3,
         name="a fenced launcher begins again",
-        change=_without(attempt_rules, "refuse_fenced_holder"),
+        change=without(attempt_rules, "refuse_fenced_holder"),
         scenario=TAKE_OVER,
         fault="displaced each other 2 times: no end of it",
     ),
     Variant(
         rule=3,
         name="a server renews all that was ever opened at it",
-        change=_around(streams, "renew", _renewed_by_server),
+        change=around(streams, "renew", _renewed_by_server),
         scenario=LOST_CLOSE,
         fault="nobody streams attempt 1, and a lease's time later it is still alive",
     ),
     Variant(
         rule=3,
         name="streams of a rank are counted and not named",
-        change=_around(streams, "close_stream", _counted_by_rank),
+        change=around(streams, "close_stream", _counted_by_rank),
         scenario=RECONNECT,
         fault="is displaced unasked though a rank streams",
     ),
     Variant(
         rule=4,
         name="seals after the base survive",
-        change=_without(branches, "last_surviving_step", 10**9),
+        change=without(branches, "last_surviving_step", 10**9),
         scenario=RESHAPED,
         fault=STUCK,
     ),
     Variant(
         rule=4,
         name="steps before an unknown base survive",
-        change=_without(branches, "proven", instead=True),
+        change=without(branches, "proven", instead=True),
         scenario=BRANCHES,
         fault="went through step 1 at position 2, the ledger says position 1",
     ),
     Variant(
         rule=5,
         name="fresh weights begin on committed steps",
-        change=_without(attempt_rules, "refuse_start_over_commits"),
+        change=without(attempt_rules, "refuse_start_over_commits"),
         scenario=LOST,
         fault="fresh weights begin though step 1 is committed",
     ),
     Variant(
         rule=5,
         name="a cursor of another order is taken",
-        change=_without(cursor_rules, "refuse_foreign_cursor"),
+        change=without(cursor_rules, "refuse_foreign_cursor"),
         scenario=LOST,
         fault=STUCK,
     ),
     Variant(
         rule=5,
         name="an unknown version begins wherever the ledger stands",
-        change=_around(cursor_rules, "cursor_by_version", _guess),
+        change=around(cursor_rules, "cursor_by_version", _guess),
         scenario=RESTORED,
         fault=r"begins at step \d, but samples .* lie after the cursor and are in the weights",
     ),
     Variant(
         rule=5,
         name="the ledger wins over the checkpoint",
-        change=_around(attempts, "_base", _ledger_wins),
+        change=around(attempts, "_base", _ledger_wins),
         scenario=CRASH,
         fault="begins at step 0, but samples .* are in the weights",
     ),
     Variant(
         rule=5,
         name="a cursor ahead of the ledger is refused",
-        change=_around(attempts, "_base", _ahead_is_refused),
+        change=around(attempts, "_base", _ahead_is_refused),
         scenario=CRASH,
         fault=STUCK,
     ),
     Variant(
         rule=5,
         name="a delayed commit moves the run down",
-        change=_around(step_rules, "committed_after", lambda _original, _committed, cursor: cursor),
+        change=around(step_rules, "committed_after", lambda _original, _committed, cursor: cursor),
         scenario=CRASH,
         fault="moves the run down from committed step 2",
     ),
     Variant(
         rule=6,
         name="a step is sealed before the one before it",
-        change=_without(step_rules, "refuse_gap"),
+        change=without(step_rules, "refuse_gap"),
         scenario=HASTY,
         fault=f"{MEET}|are in no weights",
     ),
     Variant(
         rule=6,
         name="each server computes the flag when it serves",
-        change=_around(seals, "seal", _flag_is_computed_for_each),
+        change=around(seals, "seal", _flag_is_computed_for_each),
         scenario=HOLD,
         fault=rf"{MEET} with \(1, .*False.* and \(1, .*True",
     ),
     Variant(
         rule=6,
         name="a replica serves another plan than the sealed one",
-        change=_without(step_rules, "refuse_other_plan"),
+        change=without(step_rules, "refuse_other_plan"),
         scenario=TWO_PLANNERS,
         fault=rf"{MEET} with \(1, '(\w+)', .* and \(1, '\1x', ",
     ),
     Variant(
         rule=7,
         name="opening a stream seals ahead",
-        change=_around(Servers, "open", _opening_seals),
+        change=around(Servers, "open", _opening_seals),
         scenario=REQUEST,
         fault="was requested before a byte of its step left",
     ),
     Variant(
         rule=9,
         name="the end of the run is not sealed",
-        change=_around(Servers, "serve", _end_is_not_sealed),
+        change=around(Servers, "serve", _end_is_not_sealed),
         scenario=SILENT_END,
         fault=rf"{MEET} .*'end of run'",
     ),
     Variant(
         rule=9,
         name="a step follows the last one",
-        change=_without(step_rules, "refuse_after_last"),
+        change=without(step_rules, "refuse_after_last"),
         scenario=SHORT,
         fault="waits in step 2 for one that has left after the last step",
     ),
     Variant(
         rule=10,
         name="two ranks open as one dp rank",
-        change=_without(attempt_rules, "refuse_other_dp_rank"),
+        change=without(attempt_rules, "refuse_other_dp_rank"),
         scenario=CONFUSED,
         fault="are in the weights twice",
     ),
     Variant(
         rule=10,
         name="one rank's ack is enough",
-        change=_around(step_rules, "consumed_step", lambda _original, acked, base: max(acked, default=base)),
+        change=around(step_rules, "consumed_step", lambda _original, acked, base: max(acked, default=base)),
         scenario=PACE,
         fault=PACING,
     ),
     Variant(
         rule=10,
         name="a rank acknowledges what was never sealed",
-        change=_without(step_rules, "refuse_wrong_ack"),
+        change=without(step_rules, "refuse_wrong_ack"),
         scenario=PACE,
         fault=PACING,
     ),
     Variant(
         rule=11,
         name="an ack moves the durable position",
-        change=_around(streams, "record_acks", _acks_commit),
+        change=around(streams, "record_acks", _acks_commit),
         scenario=ACKED,
         fault=STUCK,
     ),
     Variant(
         rule=11,
         name="any cursor may be committed",
-        change=_without(step_rules, "refuse_off_course_commit"),
+        change=without(step_rules, "refuse_off_course_commit"),
         scenario=GARBLED,
         fault="begins at step 1, but samples .* are in the weights",
     ),
     Variant(
-        rule=13,
+        rule=22,
         name="a step is sealed by a server that does not know its stage",
-        change=_without(stage_rules, "refuse_outdated_plan"),
+        change=without(stage_rules, "refuse_outdated_plan"),
         scenario=AMENDED,
         fault="of stage 1 is sent with samples of stage 0",
     ),
     Variant(
-        rule=13,
+        rule=22,
         name="a stage begins with a step that is sealed",
-        change=_without(stage_rules, "refuse_early_stage"),
+        change=without(stage_rules, "refuse_early_stage"),
         scenario=AMENDED,
         fault=f"of stage 1 is sent with samples of stage 0|{STUCK}",
     ),
     Variant(
-        rule=13,
+        rule=22,
         name="a stage begins inside a window",
-        change=_around(stage_rules, "refuse_early_stage", _windows_are_passed_over),
+        change=around(stage_rules, "refuse_early_stage", _windows_are_passed_over),
         scenario=AMENDED_WINDOW,
         fault=f"are in no weights|of stage 1 is sent with samples of stage 0|{STUCK}",
     ),
     Variant(
         rule=12,
         name="a resume deals the rest of a window anew",
-        change=_around(attempts, "_base", _deal_is_dropped),
+        change=around(attempts, "_base", _deal_is_dropped),
         scenario=WINDOW,
         fault="in the weights twice|in no weights",
     ),
