@@ -14,7 +14,13 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 
 from dataserver.cli.main import COMMANDS
 from dataserver.testing import running_server, write_store
-from dataserver.v1 import batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2
+from dataserver.v1 import (
+    batch_service_pb2,
+    cursor_service_pb2,
+    run_service_pb2,
+    store_service_pb2,
+    weight_sync_service_pb2,
+)
 from trainer.config_file import parse_config
 
 REPOSITORY = Path(__file__).parents[2]
@@ -22,7 +28,13 @@ README = (REPOSITORY / "README.md").read_text()
 
 SERVICES = {
     service.full_name: service
-    for module in (batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2)
+    for module in (
+        batch_service_pb2,
+        cursor_service_pb2,
+        run_service_pb2,
+        store_service_pb2,
+        weight_sync_service_pb2,
+    )
     for service in module.DESCRIPTOR.services_by_name.values()
 }
 
@@ -36,6 +48,12 @@ NOT_TOURED = {
     "RunService/CreateRun",
     "RunService/DeleteRun",
     "RunService/WatchRun",
+    "WeightSyncService/HoldWeightSync",
+    "WeightSyncService/LeaseOrchestrator",
+    "WeightSyncService/ReleaseOrchestrator",
+    "WeightSyncService/ReleaseWeightSync",
+    "WeightSyncService/ReportWeightSync",
+    "WeightSyncService/WatchWeightSyncState",
 }
 
 
