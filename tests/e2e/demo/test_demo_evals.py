@@ -99,7 +99,10 @@ def test_a_real_engine_or_its_orchestrator_may_be_killed(
     last = [each for each in results_in(tmp_path / "results.db") if each.version.number == STEPS]
     assert {each.name: each.state for each in last} == {"overlap": EvalState.DONE, "exact": EvalState.DONE}
     assert all(each.version_tokens and None not in {p.version for p in each.version_tokens} for each in last)
-    assert "in a row, at most 10)" in (tmp_path / "job.log").read_text()
+    # It crashed; or the orchestrator saw that first, and asked for its restart.
+    assert re.search(
+        r"^launcher +\| \S+ (ended with code 137|is to start afresh)", (tmp_path / "job.log").read_text(), re.M
+    )
 
 
 def module_of(pid: int, module: str) -> psutil.Process:
