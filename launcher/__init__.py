@@ -3,11 +3,11 @@
     launcher JOB.toml            start all, restart what crashes, end with the trainer's exit code
     launcher restart NAME        from within the job: kill that process and start it afresh
 
-    launcher ──pipe──> keeper ──> data server
-             ──pipe──> keeper ──> torchrun ──> ranks
-             ──pipe──> keeper ──> engine ──> workers
-             ──pipe──> keeper ──> orchestrator
+    launcher ──pipe──> warden ──> data server
+             ──pipe──> warden ──> torchrun ──> ranks
+             ──pipe──> warden ──> engine ──> workers
+             ──pipe──> warden ──> orchestrator
 
-What it starts are commands; it knows none of the programs. `rule` says what follows from an end, `keeper` sees to it
+What it starts are commands; it knows none of the programs. `rule` says what follows from an end, `warden` sees to it
 that no descendant outlives its process or the launcher.
 """

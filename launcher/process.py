@@ -1,4 +1,4 @@
-"""One process of the job: a keeper that holds it, and its output as lines with its name."""
+"""One process of the job: a warden that holds it, and its output as lines with its name."""
 
 import asyncio
 import codecs
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-KEEPER = Path(__file__).with_name("keeper.py")
+WARDEN = Path(__file__).with_name("warden.py")
 
 READ_BYTES = 1 << 16
 LONGEST_LINE = 1 << 16
@@ -29,9 +29,9 @@ Say = Callable[[str, str], None]
 class Process:
     """A process that runs. Make one with `start`."""
 
-    def __init__(self, name: str, keeper: asyncio.subprocess.Process, say: Say) -> None:
+    def __init__(self, name: str, warden: asyncio.subprocess.Process, say: Say) -> None:
         self.name = name
-        self._keeper = keeper
+        self._warden = warden
         self._say = say
         self._started = time.monotonic()
         self._output = asyncio.create_task(self._pass_on())
@@ -41,10 +41,10 @@ class Process:
         cls, name: str, words: list[str], *, directory: Path, environment: Mapping[str, str], say: Say
     ) -> "Process":
         """Start a command in `directory`; `say(name, line)` gets its output."""
-        keeper = await asyncio.create_subprocess_exec(
+        warden = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
-            str(KEEPER),
+            str(WARDEN),
             *words,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -53,7 +53,7 @@ class Process:
             cwd=directory,
             env={**environment, **PLAIN},
         )
-        return cls(name, keeper, say)
+        return cls(name, warden, say)
 
     @property
     def lived_s(self) -> float:
@@ -63,17 +63,17 @@ class Process:
     async def wait(self) -> int:
         """Its exit code, once it and all that it started are gone and their output is passed on."""
         await asyncio.shield(self._output)
-        return await self._keeper.wait()
+        return await self._warden.wait()
 
     def terminate(self) -> None:
         """Ask it to end."""
         with suppress(ProcessLookupError):
-            self._keeper.send_signal(signal.SIGTERM)
+            self._warden.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill it and all that it started."""
-        if self._keeper.stdin is not None:
-            self._keeper.stdin.close()
+        if self._warden.stdin is not None:
+            self._warden.stdin.close()
 
     async def stop(self, timeout_s: float) -> None:
         """Ask it to end; kill it after `timeout_s`. Returns when it is gone."""
@@ -87,7 +87,7 @@ class Process:
 
     async def _pass_on(self) -> None:
         """Output, line by line, without escapes."""
-        output = self._keeper.stdout
+        output = self._warden.stdout
         if output is None:
             return
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -19,11 +19,11 @@ def test_a_launcher_that_is_killed_leaves_nothing_behind(tmp_path: Path):
         launch.pid("server")
         launch.pid("trainer", life=HIDDEN)
         launch.pid("engine-0", life=HIDDEN)
-        keepers = launch.keepers
-        assert len(keepers) == 3
+        wardens = launch.wardens
+        assert len(wardens) == 3
         launch.signal(signal.SIGKILL)
         launch.end()
-        wait_gone([*keepers, *(pid for pids in launch.pids.values() for pid in pids)])
+        wait_gone([*wardens, *(pid for pids in launch.pids.values() for pid in pids)])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
@@ -39,7 +39,7 @@ def test_a_process_that_ends_takes_its_hidden_descendants_with_it(tmp_path: Path
         assert psutil.pid_exists(launch.pid("trainer"))
 
 
-def test_a_process_whose_keeper_is_killed_ends_with_it_and_is_restarted(tmp_path: Path):
+def test_a_process_whose_warden_is_killed_ends_with_it_and_is_restarted(tmp_path: Path):
     with Launch(job(tmp_path, trainer=act(), server=act("stubborn"))) as launch:
         first = launch.pid("server")
         kill(psutil.Process(first).ppid())
@@ -51,7 +51,7 @@ def test_processes_are_in_sessions_and_groups_of_their_own(tmp_path: Path):
     with Launch(job(tmp_path, trainer=act(), server=act())) as launch:
         launch.pid("trainer")
         launch.pid("server")
-        groups = {_ids(pid) for pids in launch.pids.values() for pid in pids} | {_ids(pid) for pid in launch.keepers}
+        groups = {_ids(pid) for pids in launch.pids.values() for pid in pids} | {_ids(pid) for pid in launch.wardens}
         assert len({group for group, _ in groups}) == 4
         assert len({session for _, session in groups}) == 2
 
@@ -60,8 +60,8 @@ def _ids(pid: int) -> tuple[int, int]:
     return os.getpgid(pid), os.getsid(pid)
 
 
-def test_the_keepers_use_of_the_interpreter_is_small(tmp_path: Path):
+def test_the_wardens_use_of_the_interpreter_is_small(tmp_path: Path):
     with Launch(job(tmp_path, trainer=act())) as launch:
         launch.pid("trainer")
-        assert psutil.Process(launch.keepers[0]).memory_info().rss < 40e6
-        assert psutil.Process(launch.keepers[0]).exe() == str(Path(sys.executable).resolve())
+        assert psutil.Process(launch.wardens[0]).memory_info().rss < 40e6
+        assert psutil.Process(launch.wardens[0]).exe() == str(Path(sys.executable).resolve())

@@ -86,7 +86,7 @@ class Launch:
         return "\n".join(self.lines)
 
     @property
-    def keepers(self) -> list[int]:
+    def wardens(self) -> list[int]:
         return [child.pid for child in psutil.Process(self._process.pid).children()]
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
 """Keeps one process of a job: nothing that it started outlives it, and nothing outlives the launcher.
 
-    launcher ══stdin══> keeper (session of its own, subreaper) ──> process (group of its own) ──> whatever it starts
+    launcher ══stdin══> warden (session of its own, subreaper) ──> process (group of its own) ──> whatever it starts
 
-Descendants that lose their parent, whatever session or group they moved to, become the keeper's children; it kills
+Descendants that lose their parent, whatever session or group they moved to, become the warden's children; it kills
 children until none is left. It does so when its process has ended, and when its stdin ends: because the launcher wants
 it so, or because the launcher is gone, even by SIGKILL. SIGTERM is passed on to the process alone, which knows how to
 end its own. The exit code is the process's, or 128 + the signal that killed it.
@@ -34,7 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def main(words: list[str]) -> int:
     """Run the command to its end."""
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        print(f"keeper: cannot adopt orphans: {os.strerror(ctypes.get_errno())}", flush=True)
+        print(f"warden: cannot adopt orphans: {os.strerror(ctypes.get_errno())}", flush=True)
         return 1
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
     for number in (*PASSED_ON, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_die_with_keeper)  # noqa: PLW1509, S603
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_die_with_warden)  # noqa: PLW1509, S603
     except OSError as error:
         print(f"cannot start {words[0]!r}: {error.strerror}", flush=True)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
@@ -52,7 +52,7 @@ def main(words: list[str]) -> int:
         kill_children()
 
 
-def _die_with_keeper() -> None:
+def _die_with_warden() -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
