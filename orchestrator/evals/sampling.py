@@ -124,11 +124,17 @@ class Sampler:
 
     async def _ask(self, todo: Todo, engine: Engine) -> Answer:
         answer = await self.questions.answer(todo.prompt, todo.sample, engine)
-        others = [part.version for part in answer.version_tokens if part.version != self.version]
-        if self.config.pin and others:
+        foreign = [part.version for part in answer.version_tokens if not self._may_be_made_by(part.version)]
+        if foreign:
             # It was started anew, or updated by somebody else: the answer is not of the version that is measured.
-            raise EngineUnavailableError(engine.name, "generate", f"it serves {others[0]}, not {self.version}")
+            served = foreign[0] or "the weights of its start"
+            raise EngineUnavailableError(engine.name, "generate", f"it serves {served}, not {self.version}")
         return answer
+
+    def _may_be_made_by(self, version: PolicyVersion | None) -> bool:
+        if version is None or self.config.pin:
+            return version == self.version
+        return (version.attempt, version.number) >= (self.version.attempt, self.version.number)
 
     def _give_up(self, why: str, count: int) -> None:
         log.warning("eval %s of version %s gives up %d answers: %s", self.config.name, self.version, count, why)

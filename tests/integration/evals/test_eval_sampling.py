@@ -167,3 +167,14 @@ async def test_an_answer_of_another_version_never_counts_for_a_pinned_eval(promp
     await made.run()
     assert {answer.engine for answer in made.answers} == {"well"}
     assert len(made.answers) == 6
+
+
+@pytest.mark.parametrize("label", [None, label_of(version(4), "4" * 32)], ids=["started anew", "older"])
+async def test_an_answer_of_older_weights_never_counts_for_a_live_eval(prompts, label):
+    engines = [ScriptedEngine("back"), ScriptedEngine("well")]
+    pool = a_pool(engines)
+    engines[0].label = label
+    made = sampler(eval_config(prompts), pool)
+    await made.run()
+    assert {answer.engine for answer in made.answers} == {"well"}
+    assert len(made.answers) == 6

@@ -51,6 +51,8 @@ def _result(result: EvalResult, answers: list[Answer], known: dict[str, str], *,
     if len(answers) != len(PROMPTS):
         yield f"{result.eval_id} has {len(answers)} answers"
     versions = {part.version for part in result.version_tokens}
+    if None in versions:
+        yield f"{result.eval_id} counts answers of the weights that an engine started with"
     if pinned and versions != {result.version}:
         yield f"{result.eval_id} is pinned, and was made by {versions}"
     for answer in answers:
