@@ -108,3 +108,14 @@ def test_a_budget_by_which_some_steps_take_another_round_is_warned_of(estimate):
     counted = json.loads(estimate(*tight)[1])
     assert counted["fewest_rounds"] < counted["step_rounds"] < counted["most_rounds"]
     assert "lower step_tokens by a per cent or two, or give step_rounds" in estimate(*tight, arguments=())[1]
+
+
+def test_a_store_that_is_admitted_lazily_is_no_ground_for_an_estimate(estimate, tmp_path):
+    (tmp_path / "server.toml").write_text(f'[stores.web]\npath = "{tmp_path}/chat"\nadmission = "lazy"\n')
+    spec = SPEC.replace('{ store = "code" }', '{ store = "web" }')
+    config = f"--config={tmp_path}/server.toml"
+    status, out, err = estimate("step_samples = 10", spec=spec, arguments=(config,))
+    assert status != 0
+    assert out == ""
+    assert "store 'web' is admitted lazily" in err
+    assert "dataserver store index" in err
