@@ -3,7 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.vllm_plugin import register
 from orchestrator.vllm_plugin.backend import DataServerWeightTransfer
+
+# Also where the entry point is not seen, as when an older build's metadata lies in the working directory.
+register()
 
 
 class WorkerReports:
