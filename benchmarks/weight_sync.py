@@ -33,11 +33,11 @@ from trainer.train import build
 
 TURNS: Final = 10
 BLOCK: Final = 6
-STEP_TOKENS: Final = 1024
+STEP_TOKENS: Final = 512
 VOCABULARY: Final = 4096
 MODEL: Final = {
-    "model_type": "qwen3", "vocab_size": VOCABULARY, "hidden_size": 256, "intermediate_size": 768,
-    "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
+    "model_type": "qwen3", "vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 384,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
 }  # fmt: skip
 ARMS: Final = ("evals off", "on demand, idle", "every step")
 
@@ -81,7 +81,7 @@ def configuration(directory: Path) -> Any:
             "model": {"config": MODEL},
             "parallel": {"device": "cpu"},
             "checkpoint": {"dir": str(directory)},
-            "weights": {"transport": "gloo", "dtype": "bf16", "bucket_bytes": 4 * 2**20},
+            "weights": {"transport": "gloo", "dtype": "bf16", "bucket_bytes": 2**19},
         },
         "benchmark",
     )
