@@ -61,7 +61,7 @@ def test_an_engine_that_waits_for_its_restart_is_started_at_once_when_asked_for(
     ("name", "fault"),
     [
         ("engine-7", "'engine-7' is none of engine-0, orchestrator"),
-        ("trainer", "'trainer' is none of"),
+        pytest.param("trainer", "'trainer' is none of", marks=pytest.mark.slow),
         ("engine-0", "has ended and stays down"),
     ],
 )

@@ -115,7 +115,7 @@ def test_an_orchestrator_that_never_ends_is_ended(tmp_path: Path):
         assert launch.said("orchestrator")[-1] == "told to end"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_the_launcher_ends_all_in_order(tmp_path: Path, number: signal.Signals):
     with Launch(job(tmp_path, **WHOLE)) as launch:
         pids = [launch.pid(name) for name in WHOLE]
