@@ -10,7 +10,7 @@ import sys
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    os.write(1, f"{text}\n".encode())  # at once: others write to the same pipe
 
 
 def told_to_end(*_: object) -> None:
