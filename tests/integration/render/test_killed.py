@@ -34,6 +34,7 @@ def source(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_job_that_is_killed_twice_gives_the_same_bytes(source, chatml, tmp_path):
     assert killed(source, chatml, tmp_path, 2) == 2
