@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 from dataserver.client import RunEventInfo, RunInfo
-from dataserver.errors import DataServerError, InvalidRequestError, RunNotFoundError, UnavailableError, WaitExpiredError
+from dataserver.errors import DataServerError, RunNotFoundError, UnavailableError, WaitExpiredError
 from dataserver.weight_sync import Hold, OrchestratorLease, SyncAnswer, SyncState, WeightSync
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Watcher:
         self._thread.start()
 
     def close(self) -> None:
-        """Hear no more; the thread ends with its client's connections. Idempotent."""
+        """Hear no more; the thread ends with its client's connections. Close it before its client. Idempotent."""
         self._closed.set()
 
     def take(self, state: SyncState) -> None:
@@ -107,9 +107,9 @@ class Watcher:
                 for state in self._calls.watch_sync_state(self._run):
                     told = ""
                     self._hand_over(state)
-            except InvalidRequestError:
-                return  # the client is closed
             except DataServerError as error:
+                if self._closed.is_set():
+                    return
                 if not isinstance(error, UnavailableError) and error.message != told:
                     told = error.message
                     log.warning("the state of run %s is not to be had: %s", self._run, told)

@@ -109,7 +109,7 @@ class Reign:
                 log.warning("the lease is over: %s", lease.result())
                 return False
             await self._drain(drain_s)
-            for work in keeping:
+            for work in (governing, *keeping):
                 if work.done():
                     work.result()
             return True

@@ -265,3 +265,20 @@ def test_a_transfer_whose_trainer_was_displaced_ends_when_the_next_attempt_begin
         await orchestrating
 
     warped(main())
+
+
+def test_a_fault_while_governing_ends_the_orchestrator_with_that_fault() -> None:
+    async def main() -> None:
+        world = World(3)
+        orchestrating = asyncio.ensure_future(world.orchestrate())
+        await asyncio.sleep(1)
+
+        def broken(_state: SyncState) -> Wants:
+            raise RuntimeError("an eval's own fault")
+
+        world.evals.wants = broken  # type: ignore[method-assign]
+        world.wake()
+        with pytest.raises(RuntimeError, match="an eval's own fault"):
+            await orchestrating
+
+    warped(main())
