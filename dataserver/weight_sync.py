@@ -58,6 +58,10 @@ class ShutdownHold:
     deadline: float | None
 
 
+# In a `WeightSync`.
+MAX_DETAIL_LENGTH = 4096
+
+
 class SyncOutcome(StrEnum):
     """How a sync ended."""
 

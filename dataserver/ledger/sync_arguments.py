@@ -6,13 +6,12 @@ import re
 from dataserver.errors import InvalidRequestError
 from dataserver.ledger.arguments import MAX_NAME_LENGTH, check_label, check_number
 from dataserver.listening import split_address
-from dataserver.weight_sync import WeightSync
+from dataserver.weight_sync import MAX_DETAIL_LENGTH, WeightSync
 
 # A lease is renewed while it is needed; a longer one would outlive whoever forgot it.
 MAX_TTL_S = 3600.0
 
 MAX_ENGINES = 1024
-MAX_DETAIL_LENGTH = 4096
 
 # A sync that takes longer than a month did not.
 MAX_SECONDS = 2.7e6

@@ -22,6 +22,7 @@ from dataserver.errors import (
     UnavailableError,
     WaitExpiredError,
 )
+from dataserver.wire.texts import shortened
 
 DOMAIN: Final = "dataserver"
 DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -53,8 +54,8 @@ def status_of(error: DataServerError) -> tuple[grpc.StatusCode, str, tuple[tuple
     """Return status code, message and trailing metadata for an error."""
     reason = _BY_CLASS[type(error)]
     code = grpc.StatusCode[reason.status]
-    message = _shortened(error.message, MAX_MESSAGE_BYTES)
-    details = {name: _shortened(value, MAX_DETAIL_BYTES) for name, value in list(error.details.items())[:MAX_DETAILS]}
+    message = shortened(error.message, MAX_MESSAGE_BYTES)
+    details = {name: shortened(value, MAX_DETAIL_BYTES) for name, value in list(error.details.items())[:MAX_DETAILS]}
     info = ErrorInfo(reason=reason.name, domain=DOMAIN, metadata=details)
     packed = any_pb2.Any()
     packed.Pack(info)
@@ -72,14 +73,6 @@ def error_of(failed: grpc.RpcError) -> DataServerError:
     if info is not None and info.reason in _BY_NAME:
         return _BY_NAME[info.reason].error(message, **dict(info.metadata))
     return _BY_CODE.get(code, InternalError)(f"{message} [{code.name}]")
-
-
-def _shortened(text: str, limit: int) -> str:
-    """`text`, or as much of its beginning as fits `limit` bytes of UTF-8 with an ellipsis."""
-    data = text.encode(errors="replace")
-    if len(data) <= limit:
-        return data.decode()
-    return data[: limit - 3].decode(errors="ignore") + "…"
 
 
 def _error_info(metadata: Sequence[tuple[str, str | bytes]]) -> ErrorInfo | None:

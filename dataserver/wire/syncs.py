@@ -4,6 +4,7 @@ from dataserver.errors import InvalidRequestError
 from dataserver.v1 import weight_sync_pb2 as pb
 from dataserver.v1 import weight_sync_service_pb2 as service_pb
 from dataserver.weight_sync import (
+    MAX_DETAIL_LENGTH,
     Hold,
     OrchestratorLease,
     RequestOutcome,
@@ -14,6 +15,7 @@ from dataserver.weight_sync import (
 )
 from dataserver.wire.build import built
 from dataserver.wire.offers import orchestrator_from_proto, orchestrator_to_proto, version_from_proto, version_to_proto
+from dataserver.wire.texts import shortened
 from dataserver.wire.times import to_seconds, to_timestamp
 
 _OUTCOMES = {
@@ -29,7 +31,10 @@ _ANSWERS = {
 
 
 def sync_to_proto(sync: WeightSync) -> pb.WeightSync:
-    """Write a sync that ended; without a time where none was set."""
+    """Write a sync that ended; without a time where none was set.
+
+    `detail` is made to fit: it is joined from what others said, and no text may void a report that a sync landed.
+    """
     message = built(
         pb.WeightSync,
         sync_id=sync.sync_id,
@@ -37,7 +42,7 @@ def sync_to_proto(sync: WeightSync) -> pb.WeightSync:
         seconds=sync.seconds,
         stall_seconds=sync.stall_seconds,
         engines=sync.engines,
-        detail=sync.detail,
+        detail=shortened(sync.detail.replace("\0", "?"), MAX_DETAIL_LENGTH, ending="… (cut)"),
         report_time=to_timestamp(sync.report_time) if sync.report_time else None,
     )
     message.version.CopyFrom(version_to_proto(sync.version))

@@ -35,3 +35,6 @@ class Reports:
                 self._deliver(ended)
             except DataServerError as error:
                 log.warning("the data server did not take the report of sync %s: %s", ended.sync_id, error)
+            except Exception:
+                # Whatever it is, the reports that follow are not to be lost with this one.
+                log.exception("the report of sync %s was not delivered", ended.sync_id)
