@@ -89,6 +89,8 @@ class EngineStamps:
         deliver: Callable[[WeightSync], None],
     ) -> None:  # fmt: skip
         self._world = world
+        self._attempt = attempt.number
+        # Until the opening offer says who made it: the attempt before, where that version survives.
         self._version = PolicyVersion(attempt=attempt.number, number=attempt.version)
         self._counts: Counter[str] = Counter()
         self._server: TrainerServer | None = None
@@ -111,7 +113,7 @@ class EngineStamps:
 
     def step_done(self, step: Step) -> None:
         """Hand a stamped step's weights over."""
-        self._version = PolicyVersion(attempt=self._version.attempt, number=step.number)
+        self._version = PolicyVersion(attempt=self._attempt, number=step.number)
         if step.sync_weights:
             self._hand_over(step.orchestrator)
 
@@ -147,12 +149,13 @@ class EngineStamps:
 
     def _take(self, stream: StepSource, offer: Offer) -> None:
         agreed_offer(offer, self._world)
+        self._version = offer.version
         if offer.sync_weights:
             self._hand_over(offer.orchestrator)
         stream.ack_offer(offer)
 
     def _hand_over(self, orchestrator: OrchestratorAddress | None) -> None:
-        self._handover.hand_over(self._version.number, orchestrator)
+        self._handover.hand_over(self._version, orchestrator)
 
 
 def stamps_of(

@@ -16,7 +16,7 @@ from typing import Final
 
 import torch.distributed as dist
 
-from dataserver.weight_sync import OrchestratorAddress, WeightSync
+from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, WeightSync
 from trainer.agreement import told_by_first
 from trainer.launch import World
 from trainer.parallel import sum_over_ranks
@@ -52,9 +52,9 @@ class Handover:
         self._lead = lead
         self._left_behind: list[Sender] = []
 
-    def hand_over(self, number: int, orchestrator: OrchestratorAddress | None) -> None:
-        """Hand over version `number`, which the ranks hold. A collective; raises nothing that engines do."""
-        answer = told_by_first(self._world, lambda: self._prepare(number, orchestrator))
+    def hand_over(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None) -> None:
+        """Hand over `version`, which the ranks hold. A collective; raises nothing that engines do."""
+        answer = told_by_first(self._world, lambda: self._prepare(version, orchestrator))
         checksum = fault = ""
         if isinstance(answer, Ready):
             checksum, fault = self._send(answer)
@@ -72,10 +72,10 @@ class Handover:
         while self._left_behind:
             self._left_behind.pop().join(LEFT_BEHIND_S)
 
-    def _prepare(self, number: int, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
+    def _prepare(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
         if self._lead is None:
             raise TransferError("rank 0 alone prepares a transfer")
-        return self._lead.prepare(number, orchestrator)
+        return self._lead.prepare(version, orchestrator)
 
     def _send(self, ready: Ready) -> tuple[str, str]:
         """Gather and send with all ranks; returns the checksum, and on rank 0 why it is worth nothing, if it is not."""

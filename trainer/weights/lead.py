@@ -76,11 +76,10 @@ class Lead:
             raise TransferError("no transfer is under way")
         return self._attempted.transport
 
-    def prepare(self, number: int, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
-        """Ask for engines for version `number`; raises nothing."""
+    def prepare(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
+        """Ask for engines for `version`, which an earlier attempt may have made; raises nothing."""
         begin = time.monotonic()
         self._await_background()
-        version = PolicyVersion(attempt=self._attempt.number, number=number)
         sync = Sync(sync_id=uuid4().hex, run=self._run, version=version)
         self._attempted = attempted = Attempted(sync=sync, begin=begin)
         self._underway.begin(sync)

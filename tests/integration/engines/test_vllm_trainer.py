@@ -1,7 +1,6 @@
 """From the ranks of a real trainer into a real vLLM: whatever the way and however many ranks hold the weights."""
 
 import asyncio
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from trainerlab.jobs import RUN, job_config
 from trainerlab.ranks import on_ranks
 
 from dataserver.testing import attempt_info
+from dataserver.weight_sync import OrchestratorAddress, PolicyVersion
 from orchestrator.engines.interface import SamplingParams
 from orchestrator.engines.vllm_http import VllmEngine
 from trainer.config import TrainerConfig
@@ -34,7 +34,6 @@ def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[
     from trainer.weights.lead import Lead
     from trainer.weights.outgoing import outgoing
     from trainer.weights.reports import Reports
-    from trainer.weights.sync import Orchestrator
     from trainer.weights.underway import Underway
     from trainer.weights.ways import transport_maker
 
@@ -49,13 +48,14 @@ def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[
             reports=Reports(lambda _result: None), trainer_address="127.0.0.1:1",
         )  # fmt: skip
     handover = Handover(world=world, outgoing=sent, transport_of=make, underway=underway, lead=lead)
-    with closing(handover):
-        for number in range(2):
-            with torch.no_grad():
-                for weight in model.parameters():
-                    weight.mul_(1.25)
-            handover.hand_over(number, Orchestrator(epoch=1, address=address))
-    return [f"{result.outcome.value} {result.detail}" for result in handover.settled()], state_of(model, sent.dtype)
+    for number in range(2):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(1.25)
+        version = PolicyVersion(attempt=1, number=number)
+        handover.hand_over(version, OrchestratorAddress(epoch=1, address=address))
+    handover.finish()
+    return [f"{result.outcome.value} {result.detail}" for result, _ in handover.settled()], state_of(model, sent.dtype)
 
 
 def on_rank(world: World, *arguments: Any) -> tuple[list[str], dict[str, np.ndarray]]:

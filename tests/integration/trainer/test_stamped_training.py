@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trainerlab.jobs import MemoryFeed, job_config
+from trainerlab.jobs import RUN, MemoryFeed, job_config
 from trainerlab.peer import Peer
 from trainerlab.ranks import on_ranks
-from trainerlab.samples import MemoryStep, deal, draw_samples
+from trainerlab.samples import FINGERPRINT, MemoryStep, deal, draw_samples
 
 from dataserver.weight_sync import Offer, OrchestratorAddress, PolicyVersion
+from trainer.checkpoint import Lineage
 from trainer.config import TrainerConfig
 from trainer.launch import World
 
@@ -27,8 +28,9 @@ def steps(stamped: tuple[int, ...]) -> list[list[MemoryStep]]:
     return [[replace(step, sync_weights=step.number in stamped) for step in ranks] for ranks in dealt]
 
 
-def offer(number: int, version: int, *, sync: bool = True) -> Offer:
-    return Offer(number=number, version=PolicyVersion(attempt=1, number=version), sync_weights=sync, orchestrator=None)
+def offer(number: int, version: int, *, attempt: int = 1, sync: bool = True) -> Offer:
+    made = PolicyVersion(attempt=attempt, number=version)
+    return Offer(number=number, version=made, sync_weights=sync, orchestrator=None)
 
 
 def train_with_peer(
@@ -61,8 +63,9 @@ def lines(config: TrainerConfig, key: str) -> list[dict[str, Any]]:
 
 def test_weights_move_at_stamps_and_offers_and_never_else(tmp_path: Path) -> None:
     config = job_config(tmp_path / "with", weights={"transport": "gloo", "bucket_bytes": 8192})
-    offers = [offer(0, 0), offer(1, STEPS), offer(2, STEPS), offer(3, STEPS, sync=False)]
-    feed = MemoryFeed(steps((2, 4)), offers=offers)
+    after = [offer(1, STEPS, attempt=2), offer(2, STEPS, attempt=2), offer(3, STEPS, attempt=2, sync=False)]
+    lineage = Lineage(run=RUN, run_uid="uid", order_fingerprints=(FINGERPRINT,), attempt=1, base_step=0)
+    feed = MemoryFeed(steps((2, 4)), lineage=lineage, offers=[offer(0, 0), *after])
     told, received, weights = on_ranks(2, train_with_peer, config, feed, ("", "", "", "refuses"))[0]
     assert received == [0, 2, 4, 5]
     events = [event for event in told.events if event not in {"commit", "abort"}]
@@ -72,6 +75,8 @@ def test_weights_move_at_stamps_and_offers_and_never_else(tmp_path: Path) -> Non
     ]  # fmt: skip
     outcomes = ["landed", "landed", "landed", "skipped", "landed"]
     assert [sync.outcome.value for sync in told.reported] == outcomes
+    # Attempt 2 begins with what attempt 1 made: under another name the ledger refuses its report.
+    assert [str(sync.version) for sync in told.reported] == ["1.0", "2.2", "2.4", "2.5", "2.5"]
     told_lines = lines(config, "sync_outcome")
     assert [(line["step"], line["sync_outcome"]) for line in told_lines] == list(
         zip([0, 2, 4, 5, 5], outcomes, strict=True)

@@ -14,13 +14,13 @@ from crashlab.rank import RUN
 from crashlab.weights import Consumed
 
 from dataserver.client import AttemptInfo, DataClient
-from dataserver.errors import DataServerError
+from dataserver.errors import DataServerError, StaleAttemptError
 from dataserver.v1.policy_version_pb2 import PolicyVersion as PolicyVersionMessage
 from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, SyncOutcome, WeightSync
 from orchestrator.v1 import weight_transfer_service_pb2 as messages
 from synclab.calls import ABORT_S, COMMIT_S, PREPARE_S, Calls, LostError, prepare_request
 from synclab.moments import Bomb, Moment
-from synclab.versions import TENSORS, VersionBook, checksum_of, safetensors, weights_of
+from synclab.versions import TENSORS, VersionBook, checksum_of, note_misnomer, safetensors, weights_of
 
 NOBODY = "127.0.0.1:9"
 """Address of the trainer's service, which this trainer has not: nobody listens there."""
@@ -46,19 +46,18 @@ class Handing:
         self._calls = calls
         self._committing: threading.Thread | None = None
 
-    def hand_over(self, number: int, orchestrator: OrchestratorAddress | None, mine: list[Consumed]) -> None:
-        """Hand version `number` over; `mine`: what this rank consumed. Engines cannot make it fail."""
+    def hand_over(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None, mine: list[Consumed]) -> None:
+        """Hand `version` over; `mine`: what this rank consumed. Engines cannot make it fail."""
         shares = self._collective.all_gather(mine)
         weights = weights_of(item for share in shares for item in share)
         first = self._collective.rank == 0
         started = time.monotonic()
-        told = self._prepare(number, orchestrator, checksum_of(weights)) if first else None
+        told = self._prepare(version, orchestrator, checksum_of(weights)) if first else None
         sync_id, directory, fault = self._collective.all_gather(told)[0]
         if directory is not None:
-            self._write(directory, weights, number)
+            self._write(directory, weights, version.number)
         self._collective.barrier()
         if first:
-            version = PolicyVersion(attempt=self._attempt.number, number=number)
             self._committing = threading.Thread(
                 target=self._conclude,
                 args=(sync_id, version, orchestrator, directory, checksum_of(weights), fault, started),
@@ -71,18 +70,19 @@ class Handing:
             self._committing.join()
 
     def _prepare(
-        self, number: int, orchestrator: OrchestratorAddress | None, checksum: str
+        self, version: PolicyVersion, orchestrator: OrchestratorAddress | None, checksum: str
     ) -> tuple[str, Path | None, str]:
         self.finish()
         sync_id = uuid.uuid4().hex
-        VersionBook(self._directory / "versions.jsonl").note(f"{self._attempt.number}.{number}", checksum)
+        number = version.number
+        VersionBook(self._directory / "versions.jsonl").note(str(version), checksum)
         if orchestrator is None:
             return sync_id, None, "there is no orchestrator"
         directory = self._directory / "weights" / sync_id
         directory.mkdir(parents=True)
         request = prepare_request(
             run=RUN,
-            version=PolicyVersionMessage(attempt=self._attempt.number, number=number),
+            version=PolicyVersionMessage(attempt=version.attempt, number=number),
             attempt_id=self._attempt.attempt_id,
             sync_id=sync_id,
             epoch=orchestrator.epoch,
@@ -144,6 +144,10 @@ class Handing:
         )  # fmt: skip
         try:
             self._client.report_sync(RUN, sync)
+        except StaleAttemptError as error:
+            # A later attempt may have dropped the version. An earlier one that made it says that the name was wrong.
+            if int(error.details["current_attempt"]) < version.attempt:
+                note_misnomer(self._directory, str(error))
         except DataServerError as error:
             print(f"report of {sync_id}: {error}", flush=True)
 

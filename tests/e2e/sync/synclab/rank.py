@@ -7,7 +7,7 @@ from crashlab.collective import Collective
 from crashlab.rank import PATIENCE_S, RUN, Life, Place, Rank
 
 from dataserver.client import DataClient
-from dataserver.weight_sync import Offer
+from dataserver.weight_sync import Offer, PolicyVersion
 from synclab.calls import Calls, Mischief
 from synclab.handing import Handing
 from synclab.moments import Bomb, Moment
@@ -60,7 +60,8 @@ class SyncRank(Rank):
                     self._optimize(step)
                     time.sleep(self.pace.step_s)
                     if step.sync_weights:
-                        handing.hand_over(step.number, step.orchestrator, self.consumed)
+                        version = PolicyVersion(attempt=attempt.number, number=step.number)
+                        handing.hand_over(version, step.orchestrator, self.consumed)
                     stream.ack(step)
                     self.trigger.reach(Moment.STEP_DONE, step.number)
                     if step.last or step.number % self.life.save_every == 0:
@@ -82,4 +83,4 @@ class SyncRank(Rank):
         if len(set(self.collective.all_gather(offer))) != 1:
             raise RuntimeError(f"ranks disagree about offer {offer}")
         if offer.sync_weights:
-            handing.hand_over(offer.version.number, offer.orchestrator, self.consumed)
+            handing.hand_over(offer.version, offer.orchestrator, self.consumed)

@@ -10,7 +10,7 @@ from orchestrator.testing.events import read_events
 from orchestrator.testing.fake_tokens import decode, encode, token_at
 from synclab.cell import STEPS, Cell
 from synclab.programs import EVALS
-from synclab.versions import VersionBook
+from synclab.versions import VersionBook, misnomers_in
 
 PROMPTS = ("one", "two")
 
@@ -20,7 +20,8 @@ def complaints_about(cell: Cell, *, spared: bool = False) -> list[str]:
     checksums = VersionBook(cell.directory / "versions.jsonl").read()
     two_faced = [f"version {label} had {len(found)} checksums" for label, found in checksums.items() if len(found) > 1]
     known = {label: next(iter(found)) for label, found in checksums.items()}
-    return [*two_faced, *_engines(cell, known), *_results(cell, known, spared=spared), *cell.audit()]
+    misnomers = misnomers_in(cell.directory)
+    return [*two_faced, *misnomers, *_engines(cell, known), *_results(cell, known, spared=spared), *cell.audit()]
 
 
 def _engines(cell: Cell, known: dict[str, str]) -> Iterable[str]:

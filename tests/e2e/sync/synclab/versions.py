@@ -67,3 +67,15 @@ class VersionBook:
 def _expand(seed: int, size: int) -> bytes:
     blocks = (xxhash.xxh3_128_digest(b"", seed=(seed + number) % 2**64) for number in range(-(-size // 16)))
     return b"".join(blocks)[:size]
+
+
+def note_misnomer(directory: Path, refusal: str) -> None:
+    """Remember that a report was refused though its version's number survives, made by another attempt."""
+    with (directory / "misnomers.txt").open("a") as file:
+        file.write(refusal + "\n")
+
+
+def misnomers_in(directory: Path) -> list[str]:
+    """All that was noted."""
+    path = directory / "misnomers.txt"
+    return path.read_text().splitlines() if path.exists() else []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dataserver.testing import attempt_info
-from dataserver.weight_sync import OrchestratorAddress, WeightSync
+from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, WeightSync
 from trainer.config import TrainerConfig
 from trainer.launch import World
 from trainerlab.jobs import RUN
@@ -60,7 +60,8 @@ def hand_over_versions(
             for weight in model.parameters():
                 weight.add_(0.125 * number)
         told.expected.append(state_of(model, sent.dtype))
-        handover.hand_over(number, OrchestratorAddress(epoch=1, address="" if peer is None else peer.address))
+        version = PolicyVersion(attempt=1, number=number)
+        handover.hand_over(version, OrchestratorAddress(epoch=1, address="" if peer is None else peer.address))
     handover.finish()
     told.results = handover.settled()
     if peer is None:
