@@ -23,6 +23,7 @@ from orchestrator.evals.outcome import Recorder, lost_result, result_of
 from orchestrator.evals.questions import Questions
 from orchestrator.evals.sampling import Sampler
 from orchestrator.evals.schedule import Agenda, Due, Measurement, Situation, agenda
+from orchestrator.evals.settling import Settling
 from orchestrator.members import MemberState
 from orchestrator.pool import Pool
 from orchestrator.results import EvalResult, ResultsTable
@@ -59,6 +60,8 @@ class EvalDirector:
         self._recorder = Recorder(self.book, results, sinks)
         self._history = history
         self._changed = changed
+        patience_s = max((config.drain_timeout_s for config, _ in evals), default=0.0)
+        self._settling = Settling(pool, patience_s=patience_s, changed=changed)
         self._state: SyncState | None = None
         self._learned: int | None = None
         self._wants = Wants()
@@ -137,6 +140,7 @@ class EvalDirector:
             served=newest if any(member.version == newest for member in members) else None,
             free=any(not member.pins for member in members),
             moving=any(member.state is MemberState.SYNCING for member in members),
+            settled=self._settling.is_over(ended=state.ended),
             running=list(self.book.running),
             finished=list(self.book.finished),
             triggers=list(self.book.triggers),

@@ -47,8 +47,9 @@ class Situation:
     `bases`: (attempt, base) of every time that the run was moved, in any order. `head`: the highest sealed step;
     with `last_sealed`, the run's last version. `consumed`: the highest step whose weights have been handed over, if
     they were to be. `ended`: nothing is offered any more. `served`: the newest version that engines serve. `free`:
-    whether an engine is there that no eval pins. `moving`: whether weights are on their way to engines. `finished`:
-    measurements of all attempts that are not to be made again, those that failed too.
+    whether an engine is there that no eval pins. `moving`: whether weights are on their way to engines. `settled`:
+    whether no engine is awaited any more that may serve more than is seen. `finished`: measurements of all attempts
+    that are not to be made again, those that failed too.
     """
 
     bases: Sequence[tuple[int, int]]
@@ -60,6 +61,7 @@ class Situation:
     served: PolicyVersion | None
     free: bool
     moving: bool
+    settled: bool
     running: Sequence[Measurement]
     finished: Sequence[Measurement]
     triggers: Sequence[Due] = ()
@@ -99,6 +101,7 @@ def agenda(evals: Sequence[EvalConfig], now: Situation) -> Agenda:
     waiting = [view for view in queued if view not in begin]
     live = [view for view in views if not view.config.pin and (view.is_running or view in begin)]
     missing = [view for view in waiting if not view.config.pin or (now.consumed >= view.due and not now.moving)]
+    is_late = now.ended and now.settled
     last = any(view.config.eval_at_end and not (now.last_sealed and view.covered >= now.head) for view in views)
     upcoming = frozenset(number for view in views for number in view.upcoming)
     return Agenda(
@@ -107,8 +110,8 @@ def agenda(evals: Sequence[EvalConfig], now: Situation) -> Agenda:
         hold=not now.ended and bool(live or (missing and now.free)),
         begin=tuple(Measurement(name=view.config.name, version=served) for view in begin if served is not None),
         cancel=tuple(each for each in now.running if not survives(each.version, now.bases)),
-        lost=tuple(Due(name=view.config.name, number=view.due) for view in waiting if now.ended),
-        queued=tuple(Due(name=view.config.name, number=view.due) for view in waiting if not now.ended),
+        lost=tuple(Due(name=view.config.name, number=view.due) for view in waiting if is_late),
+        queued=tuple(Due(name=view.config.name, number=view.due) for view in waiting if not is_late),
         over=now.last_sealed and not queued and not any(view.is_running for view in views),
     )
 

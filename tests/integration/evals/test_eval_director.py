@@ -106,6 +106,44 @@ async def test_a_restart_repeats_nothing_that_ended_and_forgets_nothing_that_ran
     assert len(prompts) == 12
 
 
+@pytest.mark.parametrize("away", [False, True], ids=["unseen", "away"])
+async def test_a_restart_after_the_end_of_the_run_waits_to_see_what_engines_serve(run, away):
+    await known(run)
+    run.land(version(0))
+    await run.until(lambda: run.measured == ["reverse@1.0"])
+    run.engines[0].gate.clear()
+    run.step(5, last_sealed=True)
+    run.land(version(5))
+    run.note(ended=True)
+    await run.engines[0].busy(4)
+    await run.director.close()
+    run.pool.forget()
+    run.new_director()
+    run.look()
+    await run.until(lambda: [due.number for due in run.director.book.queued] == [5])
+    if away:
+        run.pool.lose(run.pool.members[0], "no answer")
+        run.look()
+    assert not run.director.idle
+    run.engines[0].gate.set()
+    run.pool.see(run.pool.members[0], run.engines[0].label, workers=1)
+    run.look()
+    await run.until(lambda: run.director.idle)
+    assert [(str(each.version), each.state) for each in run.results.of_run(run.uid)] == [
+        ("1.0", EvalState.DONE),
+        ("1.5", EvalState.DONE),
+    ]
+
+
+async def test_an_engine_that_stays_away_after_the_end_of_the_run_is_not_awaited_for_ever(tmp_path, prompts):
+    with a_run(tmp_path, [eval_config(prompts, drain_timeout_s=0.05)]) as run:
+        run.pool.lose(run.pool.members[0], "no answer")
+        run.step(5, last_sealed=True, ended=True)
+        await run.until(lambda: run.director.idle and run.measured == ["reverse@1.5"])
+        [result] = run.results.of_run(run.uid)
+        assert result.state is EvalState.FAILED
+
+
 async def test_a_rewind_cancels_what_measures_dropped_weights_and_says_so(run):
     await known(run)
     run.land(version(0))

@@ -30,6 +30,7 @@ class World:
     consumed: int = 0
     served: PolicyVersion | None = None
     ended: bool = False
+    seen: bool = True
     requested: set[int] = field(default_factory=set)
     last_wanted: bool = False
     held: bool = False
@@ -47,9 +48,10 @@ class World:
             last_sealed=self.head == self.steps,
             ended=self.ended,
             max_steps=self.steps,
-            served=self.served,
+            served=self.served if self.seen else None,
             free=not self.pinned,
             moving=False,
+            settled=self.seen,
             running=list(self.running),
             finished=self.finished,
             triggers=self.triggers,
@@ -115,13 +117,30 @@ class World:
         self.ended = False
         self.orchestrate()
 
-    def drain(self) -> Agenda:
-        """To the end of the run: offers are repeated until nothing is wanted any more."""
+    def needs_no_weights(self) -> bool:
+        """Whether the run may end: what is under way is all that is left."""
+        met = [*self.finished, *self.running]
+        return agenda(self.evals, replace(self.situation(), running=[], finished=met)).over
+
+    def restart(self, seen: bool = True) -> None:
+        """Another orchestrator: what was under way is forgotten, what is finished is not; engines are `seen` later."""
+        self.running.clear()
+        self.seen = seen
+        self.orchestrate()
+
+    def drain(self, restarts: int = 0) -> Agenda:
+        """To the end of the run: offers are repeated until nothing is wanted any more. Then restarts, if any."""
         for _ in range(1000):
-            self.offer()
+            if not self.ended:
+                self.offer()
             now = self.orchestrate()
-            if now.over:
+            self.ended = self.ended or self.needs_no_weights()
+            if now.over and not restarts:
                 return now
+            if self.ended and restarts:
+                restarts -= 1
+                self.restart(seen=False)
+                self.seen = True
             for each in self.running:
                 self.running[each] -= 1
         raise AssertionError(f"the run does not end: {now}")
@@ -200,6 +219,7 @@ def test_the_last_version_is_measured_though_it_is_no_multiple_and_the_run_has_n
             served=PolicyVersion(attempt=1, number=5),
             free=True,
             moving=False,
+            settled=True,
             running=[],
             finished=[Measurement(name="reverse", version=PolicyVersion(attempt=1, number=5))],
         ),
@@ -244,6 +264,15 @@ def test_after_the_end_of_the_run_what_cannot_be_measured_is_lost_and_said():
     now = world.orchestrate()
     assert world.lost == {Due(name="reverse", number=0)}
     assert (now.hold, now.last, now.over) == (False, False, True)
+
+
+def test_after_the_end_of_the_run_nothing_is_lost_while_an_engine_may_have_its_version():
+    world = World(evals=[eval_config()], steps=4, lasts={"reverse": 1}, head=4, consumed=4, ended=True, seen=False)
+    now = world.orchestrate()
+    assert (now.lost, now.queued, now.over) == ((), (Due(name="reverse", number=0),), False)
+    world.seen, world.served = True, PolicyVersion(attempt=1, number=4)
+    assert [each.version for each in world.orchestrate().begin or world.running] == [world.served]
+    assert not world.lost
 
 
 def test_the_hold_of_a_live_eval_does_not_pause_between_its_queue_and_its_first_answer():
@@ -321,9 +350,8 @@ def test_whatever_happens_every_due_is_met_once_and_the_run_ends(configs, steps,
     world.orchestrate()
     world.offer(lands=data.draw(st.booleans()))
     for event in events:
-        if event == "restart":  # what was under way is forgotten, what is finished is not
-            world.running.clear()
-            world.orchestrate()
+        if event == "restart":
+            world.restart()
         elif event == "rewind":
             world.rewind(data.draw(st.integers(0, world.head)))
             world.offer(lands=data.draw(st.booleans()))
@@ -337,7 +365,7 @@ def test_whatever_happens_every_due_is_met_once_and_the_run_ends(configs, steps,
             world.step(lands=event == "step")
     while world.head < steps:
         world.step()
-    world.drain()
+    world.drain(restarts=data.draw(st.integers(0, 3)))
     assert not world.lost
     for config in evals:
         surviving = [each.version for each in world.finished if each.name == config.name]
