@@ -101,11 +101,15 @@ class Pool:
         self._move(member, MemberState.SYNCING)
 
     def land(self, member: Member, version: PolicyVersion, sync_id: str) -> None:
-        """The engine serves `version` now."""
-        self._landed[sync_id] = version
-        if self._newest is None or version.number >= self._newest.number:
-            self._newest = version
-        member.sync_id, member.version = sync_id, version
+        """The engine serves `version` now.
+
+        What an attempt before the run's made may be dropped: its engine is stale until the ledger says that it landed.
+        """
+        if version.attempt >= self._attempt:
+            self._landed[sync_id] = version
+            if self._newest is None or version.number >= self._newest.number:
+                self._newest = version
+        member.sync_id, member.version = sync_id, self._landed.get(sync_id)
         self._move(member, MemberState.READY)
         self._grant()
 

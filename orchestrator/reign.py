@@ -86,6 +86,7 @@ class Reign:
             pool=pool,
             config=config.weights,
             attempt_id=self._attempt_id,
+            displaced=self._is_displaced,
             restart=self._keeper.restart,
             tell_trainer=abort_at_trainer,
             report=report,
@@ -135,7 +136,6 @@ class Reign:
 
     async def _govern(self) -> None:
         """Have the pool and evals follow the run; returns when it has ended and nothing is left to do."""
-        attempt = 0
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -144,9 +144,7 @@ class Reign:
             if state is None:
                 continue
             self._pool.note(state)
-            if state.attempt != attempt:
-                attempt = state.attempt
-                await self._end_transfer_of_others()
+            await self.coordinator.end_displaced()
             wants = self.evals.wants(state)
             self._metrics.holding.set(wants.hold)
             self._demand.want(wants, state)
@@ -154,20 +152,19 @@ class Reign:
                 log.info("run %s has ended, and so have its evals", self._run)
                 return
 
-    async def _end_transfer_of_others(self) -> None:
-        """Another attempt began: nobody will commit what the one before prepared."""
-        transfer = self.coordinator.current
-        if transfer is None:
-            return
-        current = await self._attempt_id(transfer.request.attempt_id)
-        if current and current != transfer.request.attempt_id:
-            await self.coordinator.abort(transfer.request.sync_id, "another attempt of the run began")
+    def _is_displaced(self, attempt_id: str) -> bool:
+        """Whether the run left an attempt that was its current one. Asks nobody: attempts never come back."""
+        number, known = self._known_attempt
+        return attempt_id != known or self._heard_attempt > number
+
+    @property
+    def _heard_attempt(self) -> int:
+        state = self._watcher.state
+        return 0 if state is None else state.attempt
 
     async def _attempt_id(self, claimed: str) -> str:
         """The id of the run's attempt. Asked for unless `claimed` was it already and no other attempt was heard of."""
-        state = self._watcher.state
-        heard = 0 if state is None else state.attempt
-        if self._known_attempt == (heard, claimed):
+        if self._known_attempt == (self._heard_attempt, claimed):
             return claimed
         try:
             async with asyncio.timeout(LOOK_UP_S):

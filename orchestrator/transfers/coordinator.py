@@ -30,8 +30,9 @@ REMEMBERED = 256
 class Coordinator:
     """Takes part in the transfers of one run, for one epoch of the lease.
 
-    `attempt_id`: that of the run's current attempt, asked for anew if it differs from the trainer's. `restart`: has an
-    engine started anew, in the background. `tell_trainer`, `report`: as in `Transfer`.
+    `attempt_id`: that of the run's current attempt, asked for anew if it differs from the trainer's. `displaced`:
+    whether the run is known to have left an attempt that was its current one. `restart`: has an engine started anew, in
+    the background. `tell_trainer`, `report`: as in `Transfer`.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Coordinator:
         pool: Pool,
         config: WeightsConfig,
         attempt_id: Callable[[str], Awaitable[str]],
+        displaced: Callable[[str], bool],
         restart: Callable[[Member, str], None],
         tell_trainer: Callable[[PrepareRequest, str], Awaitable[None]],
         report: Callable[[WeightSync], None],
@@ -51,6 +53,7 @@ class Coordinator:
         self._pool = pool
         self._config = config
         self._attempt_id = attempt_id
+        self._displaced = displaced
         self._restart = restart
         self._tell_trainer = tell_trainer
         self._report = report
@@ -99,6 +102,12 @@ class Coordinator:
             await transfer.abort(reason)
         elif sync_id not in self._transfers:
             self._remember(sync_id, None)
+
+    async def end_displaced(self) -> None:
+        """Give up the transfer under way if another attempt of the run began: nobody will commit it."""
+        transfer = self._current
+        if transfer is not None and self._displaced(transfer.request.attempt_id):
+            await transfer.abort("another attempt of the run began")
 
     def drain(self) -> None:
         """Begin no more transfers."""
@@ -153,7 +162,12 @@ class Coordinator:
     def _begin(self, request: PrepareRequest) -> Transfer:
         parties = [Party(self._pool, member, self._restart) for member in self._pool.free()]
         self._current = transfer = Transfer(
-            request, parties, self._config, tell_trainer=self._tell_trainer, report=self._report
+            request,
+            parties,
+            self._config,
+            displaced=lambda: self._displaced(request.attempt_id),
+            tell_trainer=self._tell_trainer,
+            report=self._report,
         )
         self._remember(request.sync_id, transfer)
         self._task = asyncio.create_task(self._drive(transfer), name=f"transfer {request.sync_id}")

@@ -40,7 +40,8 @@ class Phase(StrEnum):
 class Transfer:
     """Drives one transfer. Make it inside an event loop, then `drive` it in a task of its own.
 
-    `tell_trainer` makes the trainer leave the transfer; `report` says how it ended.
+    `displaced`: whether its attempt is no longer the run's. `tell_trainer` makes the trainer leave the transfer;
+    `report` says how it ended.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Transfer:
         parties: Sequence[Party],
         config: WeightsConfig,
         *,
+        displaced: Callable[[], bool],
         tell_trainer: Callable[[PrepareRequest, str], Awaitable[None]],
         report: Callable[[WeightSync], None],
     ) -> None:
@@ -56,6 +58,7 @@ class Transfer:
         self.phase = Phase.PREPARING
         self._parties = tuple(parties)
         self._config = config
+        self._displaced = displaced
         self._tell_trainer = tell_trainer
         self._report = report
         loop = asyncio.get_running_loop()
@@ -151,7 +154,7 @@ class Transfer:
             if faults and (self._in_group or len(faults) == len(receiving)):
                 return faults[0]
             if self._commit.done():
-                return ""
+                return "another attempt of the run began" if self._displaced() else ""
             left_s = deadline - self._now()
             if left_s <= 0:
                 return f"no commit came within {self._config.transfer_timeout_s:g} s: the prepare expired"

@@ -224,6 +224,7 @@ class Stage:
             pool=self.pool,
             config=self.config,
             attempt_id=self._attempt_id,
+            displaced=lambda attempt_id: attempt_id != self.attempt,
             restart=self.keeper.restart,
             tell_trainer=self._tell,
             report=self.reports.append,

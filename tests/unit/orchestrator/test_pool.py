@@ -157,6 +157,20 @@ async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool
     waiting.cancel()
 
 
+async def test_what_a_displaced_attempt_lands_late_is_served_to_nobody(pool: Pool) -> None:
+    one, two = pool.members
+    pool.note(state(attempt=1, landed=version(5)))
+    pool.begin_sync(one)
+    pool.note(state(attempt=2, landed=version(5)))
+    pool.see(two, label(version(5)), workers=1)
+    land(pool, [one], version(700, attempt=1))
+    assert pool.newest == version(5)
+    assert pool.stale() == [one]
+    land(pool, [one], version(6, attempt=2))
+    assert pool.newest == version(6, attempt=2)
+    assert pool.stale() == [two]
+
+
 async def test_an_engine_that_comes_back_with_old_weights_is_stale_though_whole(pool: Pool) -> None:
     land(pool, pool.members, version(4))
     pool.lose(pool.members[0], "no answer")

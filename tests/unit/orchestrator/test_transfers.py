@@ -229,6 +229,24 @@ def test_a_prepare_that_no_commit_follows_expires_and_its_engines_are_restarted(
     warped(main())
 
 
+def test_a_commit_of_a_displaced_attempt_lands_nothing() -> None:
+    async def main() -> None:
+        wire = Wire()
+        one = ModelEngine("one", wire)
+        stage = Stage(one)
+        await stage.seen()
+        await stage.coordinator.prepare(request(1))
+        wire.of(sync_id(1)).set()
+        stage.attempt = "b" * 32
+        (outcome,) = await stage.coordinator.commit(sync_id(1), checksum_of(sync_id(1)))
+        assert "another attempt" in outcome.detail
+        assert "finish" not in one.calls
+        await asyncio.sleep(1)
+        assert one.restarts == 1
+
+    warped(main())
+
+
 def test_weights_of_another_checksum_are_never_served() -> None:
     async def main() -> None:
         wire = Wire()

@@ -13,6 +13,7 @@ from ledgerlab import FakeLedger, NearServer
 from orchlab import ATTEMPT, ModelEngine, Wire, checksum_of, request, sync_id, warped
 from prometheus_client import CollectorRegistry
 
+from dataserver.errors import UnavailableError
 from dataserver.weight_sync import SyncOutcome, SyncState, WeightSync
 from orchestrator.config import OrchestratorConfig
 from orchestrator.lease import Lease
@@ -246,7 +247,14 @@ def test_an_orchestrator_that_loses_the_data_server_calls_no_engine_beyond_its_l
     warped(main())
 
 
-def test_a_transfer_whose_trainer_was_displaced_ends_when_the_next_attempt_begins() -> None:
+def refuse(run: str) -> Any:
+    raise UnavailableError(f"run {run} is not to be had now")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_transfer_whose_trainer_was_displaced_ends_when_the_next_attempt_begins(
+    asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         world = World(3)
         orchestrating = asyncio.ensure_future(world.orchestrate())
@@ -256,6 +264,8 @@ def test_a_transfer_whose_trainer_was_displaced_ends_when_the_next_attempt_begin
         await asyncio.sleep(20)
         assert world.reign.coordinator.current is not None
         world.ledger.attempt = 2
+        if not asked:
+            monkeypatch.setattr(world.ledger, "get_run", refuse)
         world._hear(world.ledger.sync_state("chat"))
         await asyncio.sleep(5)
         assert world.reign.coordinator.current is None
