@@ -228,6 +228,9 @@ class TrainerConfig(Section):
                 f"{self.weights.longest_wait_s:g}, prepare_s + send_s + commit_s of [weights] with an abort, or slow "
                 "engines end the job as a hang"
             )
+        if self.weights is not None:
+            kept = {"checkpoint.dir": self.checkpoint.dir, "checkpoint.export_dir": self.checkpoint.export_dir}
+            self.weights.refuse_overlap(self.run.name, kept)
         return self
 
     @property

@@ -1,5 +1,6 @@
 """`[weights]`: how weights leave the trainer for inference engines, and how long anything may take."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -46,7 +47,7 @@ class WeightsConfig(Settings):
     weight is a bucket of its own."""
     directory: GivenPath | None = None
     """With `filesystem`: where the files lie while they are needed, on a filesystem that ranks and engines share. Each
-    run has a directory of its own below it, in which everything is the trainer's to delete."""
+    run has a directory of its own below it, from which the trainer deletes what syncs left behind."""
     listen: Address = "127.0.0.1:0"
     """Where rank 0 answers the orchestrator; port 0 takes a free one. The groups of `gloo` and `nccl` meet on the same
     host, at a free port."""
@@ -83,6 +84,24 @@ class WeightsConfig(Settings):
         if host in ANY_HOST and self.advertise_host is None:
             raise ValueError(f"listen = {self.listen!r} is no address that can be called: set advertise_host")
         return self
+
+    def refuse_overlap(self, run: str, kept: Mapping[str, Path | None]) -> None:
+        """What lasts lies outside the directory that syncs are deleted from, and that outside of what lasts.
+
+        `kept`: where it lies, by the field that says so. Raises `ValueError`.
+        """
+        if self.directory is None:
+            return
+        synced = self.directory / run
+        for field, path in kept.items():
+            if path is None:
+                continue
+            one, other = synced.resolve(), path.resolve()
+            if one.is_relative_to(other) or other.is_relative_to(one):
+                raise ValueError(
+                    f"{field} = {str(path)!r} and {str(synced)!r}, where weights.directory has this run's transfers "
+                    "until they are deleted, lie one in the other: give weights.directory a directory of its own"
+                )
 
     @property
     def listen_host(self) -> str:

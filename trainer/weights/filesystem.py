@@ -4,12 +4,13 @@
                                          00001.safetensors     bucket 1, by rank 1 …
                                          weights.json          last: then everything is there
 
-Every file is flushed before it gets its name, so what has a name is whole.
+ATTEMPT is the sender's. Every file is flushed before it gets its name, so what has a name is whole.
 """
 
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from trainer.weights.sync import Meeting, Sync, TensorSpec, TransferError
 
 MARKER: Final = "weights.json"
 FORMAT: Final = 1
+OF_SYNC: Final = re.compile(r"(\d+)\.\d+-[0-9a-f]{32}")
 # As safetensors call them. https://github.com/huggingface/safetensors#format
 SAFETENSORS_TYPE: Final = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
@@ -38,7 +40,7 @@ class FilesystemTransport:
         self._outgoing = outgoing
         self._world = world
         self._of_run = root.absolute() / sync.run
-        self._directory = self._of_run / f"{sync.version}-{sync.sync_id}"
+        self._directory = self._of_run / f"{sync.attempt}.{sync.version.number}-{sync.sync_id}"
 
     @property
     def device(self) -> torch.device:
@@ -50,10 +52,14 @@ class FilesystemTransport:
         return bucket % self._world.size == self._world.rank
 
     def meet(self) -> Meeting:
-        """Make the directory; what other syncs left behind goes, as they are over."""
+        """Make the directory; what other syncs left behind goes, as they are over.
+
+        Those of a later attempt are not: whoever was displaced may not know yet.
+        """
         self._directory.mkdir(parents=True)
         for other in self._of_run.iterdir():
-            if other != self._directory:
+            of_sync = OF_SYNC.fullmatch(other.name)
+            if of_sync and int(of_sync[1]) <= self._sync.attempt and other != self._directory:
                 _remove(other)
         return Meeting(directory=str(self._directory))
 

@@ -80,7 +80,7 @@ class Lead:
         """Ask for engines for `version`, which an earlier attempt may have made; raises nothing."""
         begin = time.monotonic()
         self._await_background()
-        sync = Sync(sync_id=uuid4().hex, run=self._run, version=version)
+        sync = Sync(sync_id=uuid4().hex, run=self._run, attempt=self._attempt.number, version=version)
         self._attempted = attempted = Attempted(sync=sync, begin=begin)
         self._underway.begin(sync)
         if orchestrator is None:

@@ -26,10 +26,14 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """One transfer of a run's policy version. Its id, 32 hexadecimal digits, names it wherever it is spoken of."""
+    """One transfer of a run's policy version. Its id, 32 hexadecimal digits, names it wherever it is spoken of.
+
+    `attempt`: that of the trainer who sends it; the version may be an earlier one's.
+    """
 
     sync_id: str
     run: str
+    attempt: int
     version: PolicyVersion
 
 

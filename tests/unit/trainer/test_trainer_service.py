@@ -15,7 +15,7 @@ from trainer.weights.underway import Underway
 from trainer.weights_config import WeightsConfig
 
 VERSION = PolicyVersion(attempt=3, number=7)
-SYNC = Sync(sync_id="ab" * 16, run="chat", version=VERSION)
+SYNC = Sync(sync_id="ab" * 16, run="chat", attempt=2, version=VERSION)
 
 
 @pytest.fixture

@@ -36,16 +36,22 @@ def test_where_rank_0_is_called_is_where_it_listens_unless_told() -> None:
 
 
 def test_deadlines_that_would_end_the_job_as_a_hang_are_refused() -> None:
-    fields = {
-        "run": {
-            "name": "chat",
-            "order": {"sources": [{"store": "chat"}], "max_length": 8},
-            "batch": {"step_samples": 8, "micro_batch_tokens": 64},
-        },
-        "model": {"path": "model"},
-        "checkpoint": {"dir": "checkpoints"},
-        "parallel": {"collective_timeout_s": 700},
-        "weights": {"transport": "gloo", "send_s": 400},
-    }
+    weights = {"transport": "gloo", "send_s": 400}
     with pytest.raises(InvalidConfigError, match="must be above 735, prepare_s"):
-        parse_config(fields, "test")
+        parse_config(job({"dir": "checkpoints"}, weights) | {"parallel": {"collective_timeout_s": 700}}, "test")
+
+
+@pytest.mark.parametrize("field", ["dir", "export_dir"])
+@pytest.mark.parametrize("kept", ["/scratch/runs/chat", "/scratch/runs/chat/kept", "/scratch/runs", "/scratch/"])
+def test_checkpoints_and_exports_lie_apart_from_what_is_deleted(field: str, kept: str) -> None:
+    weights = {"transport": "filesystem", "directory": "/scratch/runs"}
+    with pytest.raises(InvalidConfigError, match=rf"checkpoint\.{field} = .*give weights\.directory a directory"):
+        parse_config(job({"dir": "/elsewhere", field: kept}, weights), "test")
+    parse_config(job({"dir": "/elsewhere", field: "/scratch/runs/chat-2"}, weights), "test")
+
+
+def job(checkpoint: dict[str, Any], weights: dict[str, Any]) -> dict[str, Any]:
+    batch = {"step_samples": 8, "micro_batch_tokens": 64}
+    order = {"sources": [{"store": "chat"}], "max_length": 8}
+    run = {"name": "chat", "order": order, "batch": batch}
+    return {"run": run, "model": {"path": "model"}, "checkpoint": checkpoint, "weights": weights}
