@@ -182,13 +182,19 @@ class EvalDirector:
         self._spawn(self._recorder.record(result, ()))
 
     async def _run(self, measured: Measurement, sampler: Sampler) -> None:
+        try:
+            await self._measure(measured, sampler)
+        finally:
+            # However it ended: a live eval that runs holds the trainer.
+            del self.book.running[measured]
+
+    async def _measure(self, measured: Measurement, sampler: Sampler) -> None:
         begun = time.monotonic()
         fault = ""
         try:
             await sampler.run()
         except asyncio.CancelledError:
             if not self.book.running[measured].dropped:
-                del self.book.running[measured]
                 raise
             fault = "its weights were dropped by a rewind"
         except Exception as error:
@@ -199,26 +205,31 @@ class EvalDirector:
         seconds = time.monotonic() - begun
         result = result_of(self.book, measured, running, seconds=seconds, fault=fault)
         await self._recorder.record(result, sampler.answers)
-        del self.book.running[measured]
 
     async def _learn(self) -> None:
+        """Read what is to be known of the run's attempt until that works; what nobody foresaw may pass, too."""
+        try:
+            while self._learned != self.book.attempt:
+                try:
+                    await self._read()
+                except Exception as error:
+                    unforeseen = not isinstance(error, DataServerError)
+                    log.warning("evals wait to learn of run %s: %s", self.book.run, error, exc_info=unforeseen)
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self._learning = None
+
+    async def _read(self) -> None:
         """How the run was moved, and, of a run that is new here, what has ended before."""
-        while self._learned != self.book.attempt:
-            attempt = self.book.attempt
-            try:
-                history = await self._history()
-                if history.uid != self.book.uid:
-                    results = await asyncio.to_thread(self._results.of_run, history.uid)
-                    triggers = await asyncio.to_thread(self._results.triggers_of, history.uid)
-                    self.book.uid = history.uid
-                    self.book.finished = {Measurement(name=r.name, version=r.version): r for r in results}
-                    self.book.triggers = {Due(name=name, number=number) for name, number in triggers}
-            except DataServerError as error:
-                log.warning("evals wait to know how run %s was moved: %s", self.book.run, error)
-                await asyncio.sleep(RETRY_S)
-                continue
-            self.book.bases, self._learned = history.bases, attempt
-        self._learning = None
+        attempt = self.book.attempt
+        history = await self._history()
+        if history.uid != self.book.uid:
+            results = await asyncio.to_thread(self._results.of_run, history.uid)
+            triggers = await asyncio.to_thread(self._results.triggers_of, history.uid)
+            self.book.uid = history.uid
+            self.book.finished = {Measurement(name=r.name, version=r.version): r for r in results}
+            self.book.triggers = {Due(name=name, number=number) for name, number in triggers}
+        self.book.bases, self._learned = history.bases, attempt
 
     def _known_state(self) -> SyncState:
         if self._state is None or self._learned is None:

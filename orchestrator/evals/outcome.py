@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataserver.errors import UnavailableError
 from dataserver.sinks import Sink
@@ -73,16 +74,30 @@ class Recorder:
         self._sinks = sinks
 
     async def record(self, result: EvalResult, answers: Sequence[Answer]) -> None:
-        """Write a result, however long the database is out of reach; then tell all who care."""
-        while True:
-            try:
-                stands = await asyncio.to_thread(self._table.record, result, answers)
-                break
-            except UnavailableError as error:
-                log.warning("eval %s waits to be written: %s", result.eval_id, error)
-                await asyncio.sleep(RETRY_S)
+        """Write a result, however long the database is out of reach; then tell all who care.
+
+        What the database refuses for good is told as failed, and due again for the next orchestrator.
+        """
+        try:
+            stands = await self._write(result, answers)
+        except Exception as error:
+            log.exception("eval %s could not be written", result.eval_id)
+            told = f"it could not be written: {type(error).__name__}: {error}"
+            detail = "; ".join(part for part in (result.detail, told) if part)
+            stands = replace(result, state=EvalState.FAILED, detail=detail)
         self._book.finished[Measurement(name=result.name, version=result.version)] = stands
         log.info("eval %s is %s: %s", stands.eval_id, stands.state.value, stands.detail or dict(stands.figures))
         scalars = {f"eval/{stands.name}/{name}": value for name, value in stands.figures.items()}
         for sink in self._sinks:
-            sink.write(stands.version.number, plain_result(stands), scalars)
+            try:
+                sink.write(stands.version.number, plain_result(stands), scalars)
+            except Exception:
+                log.exception("figures of eval %s could not be told to %s", stands.eval_id, type(sink).__name__)
+
+    async def _write(self, result: EvalResult, answers: Sequence[Answer]) -> EvalResult:
+        while True:
+            try:
+                return await asyncio.to_thread(self._table.record, result, answers)
+            except UnavailableError as error:
+                log.warning("eval %s waits to be written: %s", result.eval_id, error)
+                await asyncio.sleep(RETRY_S)

@@ -13,7 +13,7 @@ from evallab.run import Run, a_run, eval_config, version, write_prompts
 from dataserver.errors import InvalidRequestError, OutOfRangeError, PreconditionError, UnavailableError
 from dataserver.sinks import JsonLines
 from dataserver.wire.runs import RunEventInfo
-from orchestrator.evals import outcome, sampling
+from orchestrator.evals import director, outcome, sampling
 from orchestrator.evals.history import history_of
 from orchestrator.results import EvalState
 from orchestrator.wants import Wants
@@ -235,6 +235,57 @@ async def test_a_result_waits_for_its_database_and_is_not_lost(run, monkeypatch)
     monkeypatch.setattr(run.results, "record", away_at_first)
     run.land(version(0))
     await run.until(lambda: bool(run.measured))
+    assert len(tries) == 3
+
+
+class FullDisk:
+    def write(self, step, line, scalars):
+        raise OSError(28, "No space left on device")
+
+    def close(self):
+        pass
+
+
+async def test_a_sink_that_fails_costs_the_others_nothing_and_the_run_goes_on(tmp_path, prompts):
+    lines = tmp_path / "evals.jsonl"
+    with (
+        closing(JsonLines(lines)) as sink,
+        a_run(tmp_path, [eval_config(prompts)], sinks=[FullDisk(), sink]) as run,
+    ):
+        await known(run)
+        run.land(version(0))
+        await run.until(lambda: bool(run.measured) and not run.director.book.running)
+        assert not run.wanted.hold
+        assert [json.loads(line)["eval_id"] for line in lines.read_text().splitlines()] == ["chat/1.0/reverse"]
+
+
+async def test_a_result_that_the_database_refuses_is_told_as_failed_and_the_run_ends(run, monkeypatch):
+    def refuse(*_):
+        raise ValueError("no column of that name")
+
+    await known(run)
+    monkeypatch.setattr(run.results, "record", refuse)
+    run.step(5, last_sealed=True)
+    run.land(version(5))
+    await run.until(lambda: run.director.idle)
+    [view] = run.director.book.views()
+    assert (view.state, view.scored) == (EvalState.FAILED, 4)
+    assert view.detail == "it could not be written: ValueError: no column of that name"
+    assert run.wanted == Wants()
+
+
+async def test_whatever_keeps_the_history_from_being_read_is_tried_again(run, monkeypatch):
+    monkeypatch.setattr(director, "RETRY_S", 1e-3)
+    of_run, tries = run.results.of_run, []
+
+    def broken_at_first(uid):
+        tries.append(uid)
+        if len(tries) < 3:
+            raise OSError(28, "No space left on device")
+        return of_run(uid)
+
+    monkeypatch.setattr(run.results, "of_run", broken_at_first)
+    await known(run)
     assert len(tries) == 3
 
 
