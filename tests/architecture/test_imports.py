@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-PACKAGES = ("dataserver", "trainer", "orchestrator", "launcher")
+PACKAGES = ("dataserver", "trainer", "orchestrator", "deploy")
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
@@ -41,7 +41,7 @@ def test_imports_obey_the_rules() -> None:
         ("dataserver/client/__init__.py", "import pyarrow", "The client is light"),
         ("dataserver/wire/__init__.py", "import torch", "The server knows no torch"),
         ("trainer/__init__.py", "import dataserver.ledger", "use contract and client only"),
-        ("launcher/cli.py", "import dataserver.client", "The launcher knows commands, not programs"),
+        ("deploy/launcher/cli.py", "import dataserver.client", "The launcher knows commands, not programs"),
         ("orchestrator/__init__.py", "import trainer", "Trainer and orchestrator are strangers"),
         ("trainer/helpers.py", "", "The trainer's imports point down"),
         ("trainer/config.py", "import trainer.optim", "The trainer's imports point down"),

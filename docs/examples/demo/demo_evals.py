@@ -49,7 +49,7 @@ def tell(folder: Folder, vllm_python: Path) -> str:
     write_model(root / "model")
     job_file = write_job(root, data_port=free_port(), engine_port=free_port(), vllm_python=vllm_python)
     say(f"{learn} words to learn from; the job is {job_file}, its output {root / 'job.log'}")
-    job = Process("the job", [sys.executable, "-m", "launcher", str(job_file)], root / "job.log")
+    job = Process("the job", [sys.executable, "-m", "deploy.launcher", str(job_file)], root / "job.log")
     try:
         job.start()
         say(f"data server, {RANKS} ranks, orchestrator and vLLM start (vLLM takes the longest, half a minute and more)")

@@ -75,7 +75,7 @@ database = "sqlite:///results.db"
 [[engines]]
 name = "engine-0"
 url = "{engine_url}"
-restart = [{python_quoted}, "-m", "launcher", "restart", "engine-0"]
+restart = [{python_quoted}, "-m", "deploy.launcher", "restart", "engine-0"]
 
 [[evals]]
 name = "overlap"

@@ -44,7 +44,7 @@ def test_the_demos_configurations_are_valid(tmp_path: Path) -> None:
     from evals_settings import write_job
 
     from dataserver.config import ServerConfig
-    from launcher.job import load_job
+    from deploy.launcher.job import load_job
     from orchestrator.config import OrchestratorConfig
     from trainer.config import TrainerConfig
 
@@ -88,7 +88,7 @@ def test_a_real_engine_or_its_orchestrator_may_be_killed(
     write_words(tmp_path / "store", tmp_path / "held-out.jsonl")
     write_model(tmp_path / "model")
     path = evals_settings.write_job(tmp_path, data_port=free_port(), engine_port=free_port(), vllm_python=vllm_python)
-    job = Process("the job", [sys.executable, "-m", "launcher", str(path)], tmp_path / "job.log")
+    job = Process("the job", [sys.executable, "-m", "deploy.launcher", str(path)], tmp_path / "job.log")
     try:
         job.start()
         job.wait_until("the first result", lambda: bool(results_in(tmp_path / "results.db")), LIMIT_S)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from launchlab.launch import Launch, act, job, kill
 
-from launcher.cli import main
+from deploy.launcher.cli import main
 
-RESTART = f"{sys.executable} -m launcher restart"
+RESTART = f"{sys.executable} -m deploy.launcher restart"
 
 
 def test_output_has_the_names_of_its_processes_and_no_escapes(tmp_path: Path):

@@ -22,7 +22,7 @@ ACTOR = f"{sys.executable} {REPOSITORY / 'tests' / 'e2e' / 'launcher' / 'launchl
 def _launcher_on_path(tmp_path: Path, cluster: Cluster) -> None:
     """The program `launcher` of this tree, whether or not it is installed."""
     program = tmp_path / "launcher"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m launcher "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m deploy.launcher "$@"\n')
     program.chmod(0o755)
     cluster.environment["PATH"] = f"{tmp_path}:{cluster.environment['PATH']}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dataserver.config import ServerConfig
-from launcher.job import load_job
+from deploy.launcher.job import load_job
 from orchestrator.config import OrchestratorConfig
 from trainer.config import TrainerConfig
 from trainer.config_file import load_config

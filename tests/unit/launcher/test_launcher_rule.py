@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.rule import End, Kind, Limits, Verdict, judge
+from deploy.launcher.rule import End, Kind, Limits, Verdict, judge
 
 LIMITS = Limits(restarts=10, backoff_s=1.0, steady_s=60.0)
 

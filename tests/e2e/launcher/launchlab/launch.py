@@ -40,7 +40,7 @@ class Launch:
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "launcher", path],
+            [sys.executable, "-m", "deploy.launcher", path],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
         self._news: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from launcher.job import JobError
+from deploy.launcher.job import JobError
 
 SOCKET_VARIABLE = "LAUNCHER_SOCKET"
 """Environment variable by which the job's processes find their launcher."""

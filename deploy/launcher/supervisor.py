@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.control import SOCKET_VARIABLE, Control
-from launcher.job import JobConfig
-from launcher.process import Process, Say
-from launcher.rule import End, Kind, Limits, Verdict, judge
+from deploy.launcher.control import SOCKET_VARIABLE, Control
+from deploy.launcher.job import JobConfig
+from deploy.launcher.process import Process, Say
+from deploy.launcher.rule import End, Kind, Limits, Verdict, judge
 
 
 class Supervisor:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.control import SOCKET_VARIABLE, ask_to_restart
-from launcher.job import JobConfig, JobError, load_job
-from launcher.supervisor import Supervisor
+from deploy.launcher.control import SOCKET_VARIABLE, ask_to_restart
+from deploy.launcher.job import JobConfig, JobError, load_job
+from deploy.launcher.supervisor import Supervisor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,1 @@
+"""How jobs are run: the local launcher, and files for Slurm, Kubernetes and images."""
