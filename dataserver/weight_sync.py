@@ -116,8 +116,8 @@ class SyncAnswer:
 class SyncState:
     """All about a run's syncs.
 
-    `attempt`: the current one, 0 without. `requested`: versions that were asked for and have not landed; with
-    `last_requested` the run's last among them. With `last_sealed`, that is `sealed_step`. `landed`: the newest
+    `attempt`: the current one, 0 without. `requested`: versions that were asked for and may yet land, the first 1000;
+    with `last_requested` the run's last among them. With `last_sealed`, that is `sealed_step`. `landed`: the newest
     surviving version that did. `syncs`: of surviving versions, the newest first. `max_steps`: highest version that can
     exist, None where the run spec has no bound.
     """

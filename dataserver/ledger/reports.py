@@ -1,7 +1,6 @@
 """Syncs that ended, as they were reported; and which version a number names."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
@@ -67,15 +66,13 @@ def has_report(connection: Connection, run: RunRow, number: int, *, since_offer:
     return bool(connection.execute(select(exists().where(*ours))).scalar_one())
 
 
-def landed_versions(connection: Connection, run: RunRow, numbers: Sequence[int] | None = None) -> list[PolicyVersion]:
-    """Surviving versions that landed, the newest first; of `numbers` only, if given."""
+def newest_landed(connection: Connection, run: RunRow) -> PolicyVersion | None:
+    """The newest surviving version that engines have served."""
     syncs = schema.syncs
-    query = select(syncs.c.attempt, syncs.c.number).distinct()
+    query = select(syncs.c.attempt, syncs.c.number)
     query = query.where(syncs.c.run_uid == run.uid, syncs.c.outcome == SyncOutcome.LANDED)
-    if numbers is not None:
-        query = query.where(syncs.c.number.in_(numbers))
-    rows = connection.execute(query.order_by(syncs.c.number.desc()))
-    return [PolicyVersion(attempt=row.attempt, number=row.number) for row in rows]
+    row = connection.execute(query.order_by(syncs.c.number.desc()).limit(1)).one_or_none()
+    return None if row is None else PolicyVersion(attempt=row.attempt, number=row.number)
 
 
 def newest(connection: Connection, run: RunRow, limit: int) -> list[WeightSync]:

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -163,6 +163,7 @@ syncs = Table(
     Column("report_time", Float(53), nullable=False),
     Column("offers", Integer, nullable=False),
     Index("ledger_syncs_by_version", "run_uid", "number"),
+    Index("ledger_syncs_by_time", "run_uid", "report_time"),
 )
 
 # One row a run: it stays when the lease ends, so that epochs only grow.

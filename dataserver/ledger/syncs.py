@@ -3,13 +3,15 @@
 from sqlalchemy import Connection
 
 from dataserver.ledger import offers, reports, runs, seals, wishes
+from dataserver.ledger.open_requests import open_requests
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import requests as request_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.weight_sync import RequestOutcome, SyncAnswer, SyncState
 
-# Syncs that a state shows.
+# What a state shows, however long the run is.
 _SHOWN_SYNCS = 100
+_SHOWN_REQUESTS = 1000
 
 
 def request(connection: Connection, run: RunRow, version: int | None, *, at_or_after: bool, now: float) -> SyncAnswer:
@@ -29,25 +31,24 @@ def request(connection: Connection, run: RunRow, version: int | None, *, at_or_a
 def state(connection: Connection, run: RunRow, now: float) -> SyncState:
     """The run's syncs as they stand."""
     ranks = runs.read_ranks(connection, run)
-    landed = reports.landed_versions(connection, run)
-    numbers = {version.number for version in landed}
-    last_sealed = _last_sealed(connection, run)
+    prospect = _prospect(connection, run, {run.sealed_step}, now)
+    landed = reports.newest_landed(connection, run)
     acked = [rank.acked_step for rank in ranks]
     return SyncState(
         run=run.name,
         attempt=0 if run.current_attempt is None else run.current_attempt.number,
         sealed_step=run.sealed_step,
         consumed_step=step_rules.consumed_step(acked, run.committed.step),
-        requested=tuple(one for one in wishes.requested_versions(connection, run) if one not in numbers),
-        last_requested=run.last_requested and not (last_sealed and run.sealed_step in numbers),
-        last_sealed=last_sealed,
+        requested=tuple(open_requests(connection, run, prospect, landed, _SHOWN_REQUESTS)),
+        last_requested=run.last_requested and not (prospect.last_sealed and run.sealed_step in prospect.landed),
+        last_sealed=prospect.last_sealed,
         ended=run.ended,
         shutdown_deadline=run.shutdown_deadline,
         holds=tuple(wishes.live_holds(connection, run, now)),
         lease=wishes.live_lease(connection, run, now),
-        landed=landed[0] if landed else None,
+        landed=landed,
         syncs=tuple(reports.newest(connection, run, _SHOWN_SYNCS)),
-        max_steps=_max_steps(connection, run),
+        max_steps=prospect.max_steps,
     )
 
 
@@ -56,7 +57,7 @@ def _prospect(connection: Connection, run: RunRow, numbers: set[int], now: float
     taken = offers.takes_offers(ranks)
     last_sealed = _last_sealed(connection, run)
     expired = run.shutdown_deadline is not None and now >= run.shutdown_deadline
-    landed = {version.number for version in reports.landed_versions(connection, run, sorted(numbers))}
+    landed = {number for number in numbers if reports.has_landed(connection, run, number)}
     return request_rules.Prospect(
         head=run.sealed_step,
         opening=taken is not False and offers.read(connection, run, 0) is None and _at_base(connection, run),

@@ -24,13 +24,6 @@ def is_requested(connection: Connection, run: RunRow, version: int) -> bool:
     return bool(connection.execute(query).scalar_one())
 
 
-def requested_versions(connection: Connection, run: RunRow) -> list[int]:
-    """All versions that somebody asked for by number, ascending."""
-    requests = schema.sync_requests
-    query = select(requests.c.version).where(requests.c.run_uid == run.uid).order_by(requests.c.version)
-    return list(connection.execute(query).scalars())
-
-
 def hold(connection: Connection, run: RunRow, hold_id: str, expire_time: float, now: float) -> Hold:
     """Write or renew a hold, and forget those that expired."""
     holds = schema.holds

@@ -29,6 +29,11 @@ class Prospect:
     max_steps: int | None
 
     @property
+    def end(self) -> int | None:
+        """The version that the run ends with, as far as is known."""
+        return self.head if self.last_sealed else self.max_steps
+
+    @property
     def earliest(self) -> int | None:
         """The lowest version whose stamp or offer is still to be sealed."""
         if self.over:
@@ -45,7 +50,7 @@ def answer(run: RunRow, prospect: Prospect, version: int, *, at_or_after: bool) 
     if version in prospect.landed:
         return SyncAnswer(outcome=RequestOutcome.LANDED, version=version)
     earliest = prospect.earliest
-    if is_to_come(prospect, version) or version in prospect.pending or version == earliest:
+    if is_open(prospect, version):
         return SyncAnswer(outcome=RequestOutcome.ACCEPTED, version=version)
     if earliest is None:
         raise _over(run, f"version {version} did not land")
@@ -69,9 +74,14 @@ def is_to_come(prospect: Prospect, version: int) -> bool:
     return version > prospect.head
 
 
+def is_open(prospect: Prospect, version: int) -> bool:
+    """Rule 13: whether a version that has not landed still may: by a stamp to come, or by one without a report yet."""
+    return is_to_come(prospect, version) or version in prospect.pending or version == prospect.earliest
+
+
 def refuse_beyond_end(run: RunRow, prospect: Prospect, version: int) -> None:
     """Rule 13: a version that the run cannot reach is an error, not a wait without end."""
-    end = prospect.head if prospect.last_sealed else prospect.max_steps
+    end = prospect.end
     if end is not None and version > end:
         raise OutOfRangeError(
             f"version {version} of run {run.name!r} will not exist: the run ends with version {end}; ask for that one, "
