@@ -7,7 +7,7 @@ import re
 
 from dataserver.weight_sync import PolicyVersion
 
-_LABEL = re.compile(r"(\d{1,18})\.(\d{1,18})/([0-9a-f]{32})")
+_LABEL = re.compile(r"\d{1,18}\.\d{1,18}/([0-9a-f]{32})")
 
 
 def label_of(version: PolicyVersion, sync_id: str) -> str:
@@ -15,13 +15,7 @@ def label_of(version: PolicyVersion, sync_id: str) -> str:
     return f"{version}/{sync_id}"
 
 
-def version_of(label: str | None) -> PolicyVersion | None:
-    """The version in a label of ours; None for any other."""
-    match = _LABEL.fullmatch(label or "")
-    return match and PolicyVersion(attempt=int(match[1]), number=int(match[2]))
-
-
 def sync_of(label: str | None) -> str | None:
     """The sync in a label of ours; None for any other."""
     match = _LABEL.fullmatch(label or "")
-    return match and match[3]
+    return match and match[1]

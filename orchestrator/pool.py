@@ -82,6 +82,10 @@ class Pool:
             if member.state in {MemberState.READY, MemberState.SYNCING}
         )
 
+    def version_of(self, label: str | None) -> PolicyVersion | None:
+        """The version that engines with that label serve; None where no sync of this run, that survives, gave it."""
+        return self._landed.get(sync_of(label) or "")
+
     # For transfers
 
     def present(self) -> list[Member]:
@@ -132,7 +136,7 @@ class Pool:
         if (member.state, member.sync_id, member.workers) == (MemberState.READY, sync_id, workers):
             return
         member.sync_id, member.workers, member.detail = sync_id, workers, ""
-        member.version = self._landed.get(sync_id or "")
+        member.version = self.version_of(label)
         self._move(member, MemberState.READY)
         self._grant()
 

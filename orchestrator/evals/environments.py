@@ -18,7 +18,7 @@ from orchestrator.engines.interface import Engine
 from orchestrator.errors import ScorerError
 from orchestrator.evals.chat_bridge import ChatBridge
 from orchestrator.evals.config import EvalConfig
-from orchestrator.evals.questions import Questions, sampling_params, versions_of
+from orchestrator.evals.questions import Questions, VersionOf, sampling_params, versions_of
 from orchestrator.results import Answer
 from orchestrator.results.records import summed
 
@@ -62,7 +62,7 @@ class EnvironmentQuestions:
         """Tasks."""
         return len(self._tasks)
 
-    async def answer(self, prompt: int, sample: int, engine: Engine) -> Answer:
+    async def answer(self, prompt: int, sample: int, engine: Engine, version_of: VersionOf) -> Answer:
         """See `Questions`."""
         async with ChatBridge(engine=engine, sampling=sampling_params(self._config, sample)) as bridge:
             trace = await self._play(self._tasks[prompt], bridge)
@@ -78,7 +78,7 @@ class EnvironmentQuestions:
             text=trace.last_reply,
             tokens=sum(len(said.token_ids) for said in bridge.said),
             finish_reason="length" if any(said.finish_reason == "length" for said in bridge.said) else "stop",
-            version_tokens=summed(part for said in bridge.said for part in versions_of(said)),
+            version_tokens=summed(part for said in bridge.said for part in versions_of(said, version_of)),
             engine=engine.name,
         )
 

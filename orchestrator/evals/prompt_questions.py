@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from orchestrator.engines.interface import Engine
 from orchestrator.evals.config import EvalConfig
 from orchestrator.evals.prompts import Prompt
-from orchestrator.evals.questions import sampling_params, versions_of
+from orchestrator.evals.questions import VersionOf, sampling_params, versions_of
 from orchestrator.evals.scorers import Scorer
 from orchestrator.results import Answer
 
@@ -29,7 +29,7 @@ class PromptQuestions:
         """Whether rewards are 0 and 1 only."""
         return self.scorer.binary
 
-    async def answer(self, prompt: int, sample: int, engine: Engine) -> Answer:
+    async def answer(self, prompt: int, sample: int, engine: Engine, version_of: VersionOf) -> Answer:
         """See `Questions`."""
         asked = self.prompts[prompt]
         if prompt not in self._tokens:
@@ -43,7 +43,7 @@ class PromptQuestions:
             text=said.text,
             tokens=len(said.token_ids),
             finish_reason=said.finish_reason,
-            version_tokens=versions_of(said),
+            version_tokens=versions_of(said, version_of),
             engine=engine.name,
         )
 

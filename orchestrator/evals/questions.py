@@ -1,12 +1,16 @@
 """One answer at a time: what an eval asks of an engine, and how it judges what that says."""
 
+from collections.abc import Callable
 from typing import Protocol
 
+from dataserver.weight_sync import PolicyVersion
 from orchestrator.engines.interface import Completion, Engine, SamplingParams
 from orchestrator.evals.config import EvalConfig
-from orchestrator.labels import version_of
 from orchestrator.results import Answer, VersionTokens
 from orchestrator.results.records import summed
+
+# The version that a label stands for; None for one that is not of this run, or of weights that were dropped.
+VersionOf = Callable[[str | None], PolicyVersion | None]
 
 
 class Questions(Protocol):
@@ -20,8 +24,8 @@ class Questions(Protocol):
     def binary(self) -> bool:
         """Whether rewards are 0 and 1 only."""
 
-    async def answer(self, prompt: int, sample: int, engine: Engine) -> Answer:
-        """The `sample`-th answer to the `prompt`-th prompt; raises `EngineError`, `ScorerError`."""
+    async def answer(self, prompt: int, sample: int, engine: Engine, version_of: VersionOf) -> Answer:
+        """The `sample`-th answer to the `prompt`-th prompt, and who made it; raises `EngineError`, `ScorerError`."""
 
 
 def sampling_params(config: EvalConfig, sample: int) -> SamplingParams:
@@ -36,6 +40,6 @@ def sampling_params(config: EvalConfig, sample: int) -> SamplingParams:
     )
 
 
-def versions_of(said: Completion) -> tuple[VersionTokens, ...]:
+def versions_of(said: Completion, version_of: VersionOf) -> tuple[VersionTokens, ...]:
     """Which versions made a completion, the oldest first."""
     return summed(VersionTokens(version=version_of(span.label), tokens=span.tokens) for span in said.versions)

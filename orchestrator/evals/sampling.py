@@ -123,11 +123,11 @@ class Sampler:
         return False
 
     async def _ask(self, todo: Todo, engine: Engine) -> Answer:
-        answer = await self.questions.answer(todo.prompt, todo.sample, engine)
+        answer = await self.questions.answer(todo.prompt, todo.sample, engine, self.pool.version_of)
         foreign = [part.version for part in answer.version_tokens if not self._may_be_made_by(part.version)]
         if foreign:
             # It was started anew, or updated by somebody else: the answer is not of the version that is measured.
-            served = foreign[0] or "the weights of its start"
+            served = foreign[0] or "weights that are none of the run's"
             raise EngineUnavailableError(engine.name, "generate", f"it serves {served}, not {self.version}")
         return answer
 

@@ -20,7 +20,7 @@ class EvalState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionTokens:
-    """So many tokens were made by `version`; None: by the weights that an engine started with."""
+    """So many tokens were made by `version`; None: by weights that are none of the run's."""
 
     version: PolicyVersion | None
     tokens: int

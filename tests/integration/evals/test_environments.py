@@ -90,7 +90,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_tasks_are_asked_and_judged_by_their_own_rewards(tasks, engine):
     questions = load_environment(config(id="reverse-tasks", limit=2))
     assert questions.count == 2
-    answer = await questions.answer(1, 0, engine)
+    answer = await questions.answer(1, 0, engine, {engine.label: version(5)}.get)
     assert (answer.text, answer.reward, answer.tokens, answer.engine) == ("dlrow", 1.0, 5, "a")
     assert [(str(part.version), part.tokens) for part in answer.version_tokens] == [("1.5", 5)]
 
@@ -99,7 +99,7 @@ async def test_tasks_are_asked_and_judged_by_their_own_rewards(tasks, engine):
 async def test_an_engine_that_fails_under_an_environment_is_an_engine_that_fails(tasks, engine):
     engine.fails = lambda _prompt, _calls: gone("a")
     with pytest.raises(EngineUnavailableError, match="connection refused"):
-        await load_environment(config(id="reverse-tasks")).answer(0, 0, engine)
+        await load_environment(config(id="reverse-tasks")).answer(0, 0, engine, lambda _label: None)
 
 
 @pytest.mark.filterwarnings("default")

@@ -161,19 +161,37 @@ async def test_a_pinned_eval_keeps_an_engine_to_the_last_answer_and_leaves_the_o
 
 async def test_an_answer_of_another_version_never_counts_for_a_pinned_eval(prompts):
     engines = [ScriptedEngine("liar"), ScriptedEngine("well")]
-    pool = a_pool(engines)
-    engines[0].label = label_of(version(9), "9" * 32)
+    pool = a_pool(engines, 9)
+    nine = engines[0].label
+    for index, engine in enumerate(engines):
+        give(pool, engine, index, version(5))
+    engines[0].label = nine
     made = sampler(eval_config(prompts, pin=True), pool)
     await made.run()
     assert {answer.engine for answer in made.answers} == {"well"}
     assert len(made.answers) == 6
 
 
-@pytest.mark.parametrize("label", [None, label_of(version(4), "4" * 32)], ids=["started anew", "older"])
-async def test_an_answer_of_older_weights_never_counts_for_a_live_eval(prompts, label):
-    engines = [ScriptedEngine("back"), ScriptedEngine("well")]
+@pytest.mark.parametrize("pin", [False, True], ids=["live", "pinned"])
+@pytest.mark.parametrize("number", [5, 6])
+async def test_an_answer_of_another_runs_weights_never_counts_whatever_their_number(prompts, number, pin):
+    engines = [ScriptedEngine("shared"), ScriptedEngine("well")]
     pool = a_pool(engines)
-    engines[0].label = label
+    engines[0].label = label_of(version(number), "f" * 32)
+    made = sampler(eval_config(prompts, pin=pin), pool)
+    await made.run()
+    assert {answer.engine for answer in made.answers} == {"well"}
+    assert len(made.answers) == 6
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["started anew", "older"])
+async def test_an_answer_of_older_weights_never_counts_for_a_live_eval(prompts, fresh):
+    engines = [ScriptedEngine("back"), ScriptedEngine("well")]
+    pool = a_pool(engines, 4)
+    four = engines[0].label
+    for index, engine in enumerate(engines):
+        give(pool, engine, index, version(5))
+    engines[0].label = None if fresh else four
     made = sampler(eval_config(prompts), pool)
     await made.run()
     assert {answer.engine for answer in made.answers} == {"well"}

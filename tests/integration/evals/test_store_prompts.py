@@ -36,7 +36,7 @@ def config(store: str, **fields: object) -> EvalConfig:
 async def test_a_row_is_asked_up_to_its_first_target_and_its_targets_are_right(client):
     questions = load_questions(config("palindromes"), client)
     assert questions.count == 2
-    answers = [await questions.answer(prompt, 0, ScriptedEngine("a")) for prompt in range(2)]
+    answers = [await questions.answer(prompt, 0, ScriptedEngine("a"), lambda _label: None) for prompt in range(2)]
     assert [(answer.text, answer.reward) for answer in answers] == [("cba", 1.0), ("zyx", 0.0)]
 
 

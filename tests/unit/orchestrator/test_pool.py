@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState, WeightSync
-from orchestrator.labels import label_of, version_of
+from orchestrator.labels import label_of
 from orchestrator.members import MemberState
 from orchestrator.pool import Pool
 
@@ -190,8 +190,8 @@ async def test_an_engine_that_another_run_left_at_the_same_version_is_stale(pool
     land(pool, [pool.members[0]], version(3))
     pool.see(pool.members[1], label_of(version(3), "f" * 32), workers=1)
     assert pool.stale() == [pool.members[1]]
-    assert version_of(label(version(3))) == version(3)
-    assert version_of("default") is None
+    assert pool.version_of(label(version(3))) == version(3)
+    assert {pool.version_of(other) for other in (label_of(version(3), "f" * 32), "default", None)} == {None}
 
 
 async def test_the_ledger_says_later_that_what_an_engine_serves_has_landed(pool: Pool) -> None:
