@@ -7,6 +7,7 @@ import re
 
 import pytest
 from ledgermodel.explorer import search
+from ledgermodel.variants import Variant
 from syncmodel import scenarios
 from syncmodel.actions import events
 from syncmodel.play import SyncPlay
@@ -14,6 +15,12 @@ from syncmodel.scenarios import Scenario
 from syncmodel.variants import VARIANTS
 
 SCENARIOS = {name: value for name, value in vars(scenarios).items() if isinstance(value, Scenario)}
+
+
+def marked(variant: Variant):
+    """A variant whose counterexample lies deep takes long."""
+    marks = [pytest.mark.slow] if variant.scenario in scenarios.DEEP.values() else []
+    return pytest.param(variant, marks=marks, id=f"rule {variant.rule}: {variant.name}")
 
 
 def explore(scenario: Scenario):
@@ -37,7 +44,7 @@ def test_with_all_rules_on_syncs_nothing_goes_wrong_whatever_comes_together(scen
     assert found.fault == "", str(found)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: f"rule {variant.rule}: {variant.name}")
+@pytest.mark.parametrize("variant", [marked(variant) for variant in VARIANTS])
 def test_without_a_rule_on_syncs_its_counterexample_is_found(variant, monkeypatch):
     variant.change(monkeypatch)
     found = explore(variant.scenario)
