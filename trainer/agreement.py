@@ -5,6 +5,7 @@ all would hang. So each step begins with one small gather, before any collective
 depends on the plan; it also brings rank 0's word to all at the start of a job.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import TypeVar
@@ -12,6 +13,7 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from dataserver.errors import UnavailableError
 from dataserver.weight_sync import Offer
 from trainer.errors import RanksDisagreeError
 from trainer.feed import Step
@@ -20,6 +22,9 @@ from trainer.launch import World
 ValueT = TypeVar("ValueT")
 
 END = "end of run"
+LOST = "no server"
+
+log = logging.getLogger(__name__)
 
 
 def told_by_first(world: World, decide: Callable[[], ValueT]) -> ValueT:
@@ -48,16 +53,52 @@ def agreed(steps: Iterable[Step], world: World) -> Iterator[Step]:
 
 def agreed_offer(offer: Offer, world: World) -> None:
     """Return when all ranks showed that they have the same offer; raises `RanksDisagreeError`."""
-    _compare(f"offer {offer.number} of version {offer.version}, sync_weights {offer.sync_weights}", world)
+    _compare(_identity(offer), world)
+
+
+def agreed_offers(offers: Iterator[Offer], world: World) -> Iterator[Offer]:
+    """Yield what is offered after the last step, each when all ranks showed that they have the same.
+
+    Ends with the run, and on all ranks as soon as one finds no server: the steps are done all the same, and a rank
+    that ended alone would leave the others in the next collective. Raises `RanksDisagreeError`.
+    """
+    while True:
+        offer, fault = None, f"another rank found {LOST}"
+        try:
+            offer = next(offers, None)
+            identity = END if offer is None else _identity(offer)
+        except UnavailableError as error:
+            identity, fault = LOST, str(error)
+        found = _digests(identity, world)
+        if _digest(LOST) in found:
+            log.warning("the last step is done, but the end of the run was not heard: %s", fault)
+            return
+        _refuse_differences(found, identity, world)
+        if offer is None:
+            return
+        yield offer
+
+
+def _identity(offer: Offer) -> str:
+    return f"offer {offer.number} of version {offer.version}, sync_weights {offer.sync_weights}"
 
 
 def _compare(identity: str, world: World) -> None:
-    if world.size == 1:
-        return
+    _refuse_differences(_digests(identity, world), identity, world)
+
+
+def _digests(identity: str, world: World) -> set[int]:
+    """Digests of all that the ranks have; a collective."""
     mine = torch.tensor([_digest(identity)])
-    all_of_them = [torch.empty_like(mine) for _ in range(world.size)]
-    dist.all_gather(all_of_them, mine)
-    if any(not torch.equal(other, mine) for other in all_of_them):
+    all_of_them = [mine]
+    if world.size > 1:
+        all_of_them = [torch.empty_like(mine) for _ in range(world.size)]
+        dist.all_gather(all_of_them, mine)
+    return {int(digest) for digest in all_of_them}
+
+
+def _refuse_differences(digests: set[int], identity: str, world: World) -> None:
+    if len(digests) > 1:
         raise RanksDisagreeError(_difference(identity, world))
 
 

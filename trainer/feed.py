@@ -89,7 +89,10 @@ class StepSource(Protocol):
         """The weights that the attempt begins with; before the first step, on a stream that takes offers."""
 
     def offers(self) -> Iterator[Offer]:
-        """What follows the last step, on a stream that takes offers; ends with the run."""
+        """What follows the last step, on a stream that takes offers; ends with the run.
+
+        Raises `UnavailableError` when no server answers any more, perhaps on this rank alone.
+        """
 
     def ack_offer(self, offer: Offer) -> None:
         """Say that this rank is done with the offer. Does not wait."""

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from dataserver.client import AttemptInfo
 from dataserver.weight_sync import Offer, OrchestratorAddress, PolicyVersion, WeightSync
-from trainer.agreement import agreed_offer
+from trainer.agreement import agreed_offer, agreed_offers
 from trainer.config import TrainerConfig
 from trainer.feed import Step, StepSource
 from trainer.launch import World
@@ -109,7 +109,9 @@ class EngineStamps:
 
     def begin(self, stream: StepSource) -> None:
         """Take the opening offer."""
-        self._take(stream, stream.opening_offer())
+        offer = stream.opening_offer()
+        agreed_offer(offer, self._world)
+        self._take(stream, offer)
 
     def step_done(self, step: Step) -> None:
         """Hand a stamped step's weights over."""
@@ -119,7 +121,7 @@ class EngineStamps:
 
     def end(self, stream: StepSource) -> None:
         """Take the offers that follow the last step, then wait for the commit in flight and the reports."""
-        for offer in stream.offers():
+        for offer in agreed_offers(stream.offers(), self._world):
             self._take(stream, offer)
         self._handover.finish()
 
@@ -148,7 +150,6 @@ class EngineStamps:
             self._server.close()
 
     def _take(self, stream: StepSource, offer: Offer) -> None:
-        agreed_offer(offer, self._world)
         self._version = offer.version
         if offer.sync_weights:
             self._hand_over(offer.orchestrator)

@@ -118,19 +118,14 @@ class StepStream:
         """What follows the last step: the last weights, offered again while a sync is wanted that did not land.
 
         Acknowledge each with `ack_offer`, whatever became of it. Blocks for as long as the server puts the end of the
-        run off; ends with the run, or when no server answers for `patience_s`: the steps are done all the same.
+        run off; ends with the run. Raises `UnavailableError` when no server answers for `patience_s`. The steps are
+        done all the same, so that is no fault of the job; but other ranks may be offered more: end together.
         """
         if not (self._takes_offers and self._over):
             raise PreconditionError(f"{self._waiter}: offers follow the last step, on a stream that takes them")
         while not self._ended:
             if self._following is None:
-                try:
-                    self._follow(self._take("what follows the last step")[0])
-                except UnavailableError as error:
-                    _logger.warning(
-                        "%s: the last step is done, but the end of the run was not heard: %s", self._waiter, error
-                    )
-                    return
+                self._follow(self._take("what follows the last step")[0])
             offer, self._following = self._following, None
             if offer is not None:
                 self._offered = offer

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from dataserver.client import DataClient
-from dataserver.errors import AttemptMismatchError, PreconditionError
+from dataserver.errors import AttemptMismatchError, PreconditionError, UnavailableError
 from dataserver.ledger import open_ledger
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.testing import running_server
@@ -122,6 +122,16 @@ def test_a_rank_that_meets_a_restarted_server_goes_on_with_the_offer_that_it_has
         job.report(2, SyncOutcome.LANDED)
         assert next(offers, None) is None
         assert [first.number, second.number] == [1, 2]
+
+
+def test_a_server_that_stays_away_after_the_last_step_is_told_from_the_end_of_the_run(job):
+    with job() as job, DataClient(job.server.endpoint, patience_s=0.5) as job.client:
+        job.client.request_sync("run", None)
+        job.opening_offers()
+        job.take_all_steps()
+        job.server.stop()
+        with pytest.raises(UnavailableError):
+            next(job.streams[0].offers())
 
 
 def test_the_end_is_put_off_no_longer_than_the_shutdown_deadline(job):

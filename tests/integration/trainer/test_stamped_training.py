@@ -132,3 +132,18 @@ def test_a_stamp_without_an_orchestrator_is_skipped_and_reported(tmp_path: Path)
     [sync] = feed.reported
     assert (sync.outcome.value, sync.version.number) == ("skipped", 2)
     assert "no orchestrator held the run's lease" in sync.detail
+
+
+def train_on_feeds(world: World, config: TrainerConfig, feeds: list[MemoryFeed]) -> list[str]:
+    """Train, each rank on a feed of its own; tells what the rank's feed was told."""
+    from trainer.train import train
+
+    train(config, world, feeds[world.rank])
+    return feeds[world.rank].events
+
+
+def test_ranks_stop_taking_offers_together_when_one_finds_no_server(tmp_path: Path) -> None:
+    more = [offer(0, 0, sync=False), offer(1, STEPS, sync=False), offer(2, STEPS, sync=False)]
+    feeds = [MemoryFeed(steps(()), offers=more), MemoryFeed(steps(()), offers=more[:2], lost=True)]
+    told = on_ranks(2, train_on_feeds, job_config(tmp_path, weights={"transport": "gloo"}), feeds)
+    assert [events[-2:] for events in told] == [["ack 5", "ack offer 1"]] * 2

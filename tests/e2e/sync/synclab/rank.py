@@ -1,12 +1,14 @@
 """A rank of the crash laboratory that also hands its weights over where a stamp says so."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crashlab.collective import Collective
 from crashlab.rank import PATIENCE_S, RUN, Life, Place, Rank
 
 from dataserver.client import DataClient
+from dataserver.errors import UnavailableError
 from dataserver.weight_sync import Offer, PolicyVersion
 from synclab.calls import Calls, Mischief
 from synclab.handing import Handing
@@ -14,6 +16,7 @@ from synclab.moments import Bomb, Moment
 
 WELL = Mischief()
 POLL_S = 0.02
+END, LOST = "end of run", "no server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class SyncRank(Rank):
                 takes_offers=True,
             ) as stream:
                 opening = stream.opening_offer()
+                if set(self.collective.all_gather(opening)) != {opening}:
+                    raise RuntimeError(f"ranks disagree about offer {opening}")
                 self._take(handing, opening)
                 stream.ack_offer(opening)
                 for step in stream:
@@ -66,7 +71,7 @@ class SyncRank(Rank):
                     self.trigger.reach(Moment.STEP_DONE, step.number)
                     if step.last or step.number % self.life.save_every == 0:
                         self._save(client, attempt, step)
-                for offer in stream.offers():
+                for offer in self._agreed(stream.offers()):
                     self._take(handing, offer)
                     stream.ack_offer(offer)
             handing.finish()
@@ -79,8 +84,23 @@ class SyncRank(Rank):
                 return
             time.sleep(POLL_S)
 
+    def _agreed(self, offers: Iterator[Offer]) -> Iterator[Offer]:
+        """Offers that all ranks have; they end together, when a rank finds no server too."""
+        while True:
+            try:
+                mine: Offer | str = next(offers, END)
+            except UnavailableError as error:
+                mine = LOST
+                print(f"after the last step: {error}", flush=True)
+            told = set(self.collective.all_gather(mine))
+            if LOST in told:
+                return
+            if len(told) != 1:
+                raise RuntimeError(f"ranks disagree about offers: {told}")
+            if isinstance(mine, str):
+                return
+            yield mine
+
     def _take(self, handing: Handing, offer: Offer) -> None:
-        if len(set(self.collective.all_gather(offer))) != 1:
-            raise RuntimeError(f"ranks disagree about offer {offer}")
         if offer.sync_weights:
             handing.hand_over(offer.version, offer.orchestrator, self.consumed)

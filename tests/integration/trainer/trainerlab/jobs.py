@@ -6,6 +6,7 @@ from typing import Any
 
 from dataserver.client import AttemptInfo
 from dataserver.cursor import Cursor
+from dataserver.errors import UnavailableError
 from dataserver.testing import attempt_info
 from dataserver.weight_sync import Offer, WeightSync
 from trainer.checkpoint import Checkpoints, Lineage
@@ -55,7 +56,10 @@ def job_config(directory: Path, **sections: dict[str, Any]) -> TrainerConfig:
 class MemorySource:
     """Notes in `events` what it is told, in order."""
 
-    def __init__(self, steps: Sequence[MemoryStep], offers: Sequence[Offer], events: list[str]) -> None:
+    def __init__(
+        self, steps: Sequence[MemoryStep], offers: Sequence[Offer], events: list[str], *, lost: bool = False
+    ) -> None:
+        self._lost = lost
         self._steps = steps
         self._offers = offers
         self._events = events
@@ -70,7 +74,9 @@ class MemorySource:
         return self._offers[0]
 
     def offers(self) -> Any:
-        return iter(self._offers[1:])
+        yield from self._offers[1:]
+        if self._lost:
+            raise UnavailableError("no server answers")
 
     def ack_offer(self, offer: Offer) -> None:
         self._events.append(f"ack offer {offer.number}")
@@ -80,7 +86,10 @@ class MemorySource:
 
 
 class MemoryFeed:
-    """Plays back steps, `steps[i][r]` being step i + 1 of rank r, and remembers what it was told."""
+    """Plays back steps, `steps[i][r]` being step i + 1 of rank r, and remembers what it was told.
+
+    `lost`: after the offers no server answers.
+    """
 
     def __init__(
         self,
@@ -89,8 +98,10 @@ class MemoryFeed:
         lineage: Lineage | None = None,
         commits_arrive: bool = True,
         offers: Sequence[Offer] = (),
+        lost: bool = False,
     ) -> None:
         self.steps = steps
+        self.lost = lost
         self.offers = offers
         self.events: list[str] = []
         self.reported: list[WeightSync] = []
@@ -115,7 +126,8 @@ class MemoryFeed:
         self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int, takes_offers: bool = False
     ) -> MemorySource:
         assert takes_offers == bool(self.offers)
-        return MemorySource([ranks[dp_rank] for ranks in self.steps[next_step - 1 :]], self.offers, self.events)
+        mine = [ranks[dp_rank] for ranks in self.steps[next_step - 1 :]]
+        return MemorySource(mine, self.offers, self.events, lost=self.lost)
 
     def report(self, sync: WeightSync) -> None:
         self.reported.append(sync)
