@@ -147,7 +147,7 @@ class Orchestrator:
         )
         self._data_server = DataServer(client)
         self._closers += [self._data_server.close, client.close]
-        self._engines = tuple(map(engine_of, config.engines))
+        self._engines = tuple(engine_of(each, lambda: self._lease.alive) for each in config.engines)
         self._pool = Pool(self._engines, changed=self._wake)
         self._watcher = Watcher(client, config.run.name, self._wake)
         self._closers.append(self._watcher.close)
@@ -227,7 +227,7 @@ class Orchestrator:
         await asyncio.wait([reporting])
 
 
-def engine_of(config: EngineConfig) -> Engine:
-    """The engine that `[[engines]]` describes; nothing is called yet."""
+def engine_of(config: EngineConfig, may_call: Callable[[], bool]) -> Engine:
+    """The engine that `[[engines]]` describes; nothing is called yet, nor ever while `may_call` says no."""
     limits = VllmLimits(generate_s=config.generate_timeout_s, restart_s=config.restart_timeout_s)
-    return VllmEngine(config.name, config.url, restart=config.restart, limits=limits)
+    return VllmEngine(config.name, config.url, restart=config.restart, limits=limits, may_call=may_call)

@@ -115,11 +115,11 @@ class Reign:
                     work.result()
             return True
         finally:
-            await self.coordinator.close()
-            await self.evals.close()
-            for task in (lease, told, governing, *keeping):
+            # All are told first, then waited for: nobody works on because another one takes long to end.
+            tasks = (lease, told, governing, *keeping)
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait([lease, told, governing, *keeping])
+            await asyncio.gather(self.coordinator.close(), self.evals.close(), asyncio.wait(tasks))
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         return [self._keeper.run(), self._demand.run()]

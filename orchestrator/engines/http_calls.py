@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,10 +21,11 @@ QUOTE_CHARS = 2000
 
 
 class HttpCalls:
-    """The HTTP side of the engine `name` at `url`."""
+    """The HTTP side of the engine `name` at `url`. `may_call` is asked before each call goes out."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, may_call: Callable[[], bool]) -> None:
         self._name = name
+        self._may_call = may_call
         self._url = url.rstrip("/")
         # Proxies and .netrc of the environment are for the outside world; engines are on the inside.
         self._client = httpx.AsyncClient(
@@ -37,6 +38,11 @@ class HttpCalls:
     async def close(self) -> None:
         """Closes the connections; may be repeated."""
         await self._client.aclose()
+
+    def require_leave(self, call: str) -> None:
+        """Raise `EngineUnavailableError` unless the engine may be called now."""
+        if not self._may_call():
+            raise EngineUnavailableError(self._name, call, "not called: the orchestrator's lease is over")
 
     async def get(self, path: str, limit_s: float) -> Mapping[str, Any]:
         """Asks; repeated when no answer came."""
@@ -68,6 +74,7 @@ class HttpCalls:
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None, limit_s: float) -> Mapping[str, Any]:
         call = f"{method} {self._url}{path}"
+        self.require_leave(call)
         try:
             async with (
                 asyncio.timeout(limit_s),

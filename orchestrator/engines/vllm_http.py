@@ -11,7 +11,7 @@ caller asks another engine.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,26 @@ class VllmLimits:
 
 
 class VllmEngine:
-    """One `vllm serve`. `restart` is the command that ends it and starts it anew; empty: nobody can."""
+    """One `vllm serve`. `restart` is the command that ends it and starts it anew; empty: nobody can.
 
-    def __init__(self, name: str, url: str, *, restart: Sequence[str] = (), limits: VllmLimits | None = None) -> None:
+    `may_call`: whether it may be called at this very moment; asked before each request, so that a call of several ends
+    where the lease does.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        restart: Sequence[str] = (),
+        limits: VllmLimits | None = None,
+        may_call: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._name = name
         self._url = url
         self._restart = tuple(restart)
         self._limits = limits or VllmLimits()
-        self._calls = HttpCalls(name, url)
+        self._calls = HttpCalls(name, url, may_call)
         # While its workers receive or finish, vLLM answers nothing but its health.
         self._busy = False
 
@@ -147,6 +159,7 @@ class VllmEngine:
 
     async def restart(self) -> None:
         """Runs the restart command and waits until a fresh process is healthy."""
+        self._calls.require_leave("restart")
         await run_restart(self._name, self._restart, self._is_fresh, self._limits.restart_s)
 
     async def tokenize(self, prompt: str | Sequence[Mapping[str, str]]) -> tuple[int, ...]:

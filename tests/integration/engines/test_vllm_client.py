@@ -231,6 +231,37 @@ async def test_an_engine_process_that_dies_in_an_update_comes_back_by_its_comman
         assert [event["label"] for event in fake.events("synced")] == ["1.4"]
 
 
+async def test_a_call_of_several_requests_ends_where_the_leave_to_call_does(
+    fake: RunningFakeEngine, tmp_path: Path
+) -> None:
+    transfer = file_transfer(WEIGHTS, tmp_path / "w")
+    write_files(WEIGHTS, transfer)
+    asked: list[int] = []
+    most = 100
+    engine = VllmEngine("e0", fake.url, restart=["false"], may_call=lambda: asked.append(1) or len(asked) <= most)  # type: ignore[func-returns-value]
+    await engine.pause()
+    asked.clear()
+    await engine.begin_update(transfer)
+    before_the_last = len(asked) - 1
+    await engine.receive(transfer)
+    await engine.finish_update("1.4")
+    asked.clear()
+    most = before_the_last
+    with pytest.raises(UpdateFailedError, match="the orchestrator's lease is over"):
+        await engine.begin_update(transfer)
+    most = 0
+    for call in (engine.pause, engine.resume, engine.abort_requests, engine.reset_prefix_cache, engine.restart):
+        with pytest.raises(EngineUnavailableError, match="the orchestrator's lease is over"):
+            await call()
+    for update in (engine.receive(transfer), engine.finish_update("1.5")):
+        with pytest.raises(UpdateFailedError, match="the orchestrator's lease is over"):
+            await update
+    await engine.close()
+    async with engine_of(fake.url) as looking:
+        status = await looking.status()
+    assert (status.paused, status.update_open, status.label) == (True, False, "1.4")
+
+
 async def test_an_engine_without_a_restart_command_says_so(fake: RunningFakeEngine) -> None:
     async with engine_of(fake.url) as engine:
         with pytest.raises(EngineUnavailableError, match="restart it by hand"):

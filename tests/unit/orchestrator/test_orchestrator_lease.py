@@ -13,7 +13,8 @@ TTL_S = 15.0
 
 
 def lease_of(server: NearServer, holder: str) -> Lease:
-    return Lease(server, run="chat", holder=holder, address=f"{holder}:1", ttl_s=TTL_S)
+    clock = asyncio.get_running_loop().time
+    return Lease(server, run="chat", holder=holder, address=f"{holder}:1", ttl_s=TTL_S, clock=clock)
 
 
 def test_a_second_orchestrator_waits_until_the_first_gives_back() -> None:
@@ -58,6 +59,27 @@ def test_a_lease_that_cannot_be_renewed_ends_before_another_can_have_it(fault: s
         heard = ledger.lease.expire_time if ledger.lease else 0.0
         assert "not renewed within 15 s" in await keeping
         assert asyncio.get_running_loop().time() <= heard
+
+    warped(main())
+
+
+def test_a_process_that_stood_still_knows_at_once_that_its_lease_is_over() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ledger = FakeLedger()
+        first = lease_of(NearServer(ledger), "first")
+        assert not first.alive
+        await first.take()
+        assert first.alive
+        # No turn of the loop: what was about to be called asks next.
+        loop.now += TTL_S * 0.96  # type: ignore[attr-defined]
+        assert not first.alive
+        assert ledger.lease is not None
+        assert loop.time() < ledger.lease.expire_time
+        await first.take()
+        assert first.alive
+        await first.release()
+        assert not first.alive
 
     warped(main())
 

@@ -94,11 +94,15 @@ class World:
         self.seals: dict[int, float] = {}
         self.watcher = SimpleNamespace(state=None)
         self.server = NearServer(self.ledger)
-        self.lease = Lease(self.server, run="chat", holder="first", address="first:1", ttl_s=15)
+        self.lease = self.lease_of("first")
         self.evals = TimedEvals(self, duration_s)
         self.reign: Reign | None = None
         self.ending = asyncio.Event()
         self.ledger.changed = self._hear
+
+    def lease_of(self, holder: str) -> Lease:
+        clock = asyncio.get_running_loop().time
+        return Lease(self.server, run="chat", holder=holder, address=f"{holder}:1", ttl_s=15, clock=clock)
 
     def wake(self) -> None:
         reign = getattr(self, "reign", None)
@@ -215,7 +219,7 @@ def test_an_orchestrator_that_dies_leaves_training_in_peace_and_its_successor_go
         dying.cancel()
         await asyncio.wait([dying])
         world.reign = None
-        world.lease = Lease(world.server, run="chat", holder="second", address="second:1", ttl_s=15)
+        world.lease = world.lease_of("second")
         orchestrating = asyncio.ensure_future(world.orchestrate())
         await training
         assert await orchestrating
@@ -290,5 +294,26 @@ def test_a_fault_while_governing_ends_the_orchestrator_with_that_fault() -> None
         world.wake()
         with pytest.raises(RuntimeError, match="an eval's own fault"):
             await orchestrating
+
+    warped(main())
+
+
+def test_nobody_calls_engines_while_evals_take_long_to_end() -> None:
+    async def main() -> None:
+        world = World(500)
+        orchestrating = asyncio.ensure_future(world.orchestrate())
+        await asyncio.sleep(1)
+        closing = asyncio.Event()
+
+        async def slow() -> None:
+            closing.set()
+            world.engine.paused = True  # the keeper would have it restarted
+            await asyncio.sleep(60)
+
+        world.evals.close = slow  # type: ignore[method-assign]
+        world.ledger.away = True
+        await closing.wait()
+        assert await orchestrating is False
+        assert world.engine.restarts == 0
 
     warped(main())
