@@ -28,9 +28,13 @@ class Demand:
         self._held = False
         self._renew_at = 0.0
         self._woken = asyncio.Event()
+        self._holding = asyncio.Lock()
+        self._released = False
 
     def want(self, wants: Wants, state: SyncState) -> None:
-        """What is wanted from now on, of a run that stands like that. Takes no time."""
+        """What is wanted from now on, of a run that stands like that. Takes no time; nothing is after `release`."""
+        if self._released:
+            return
         if state.attempt != self._attempt:
             self._attempt, self._asked = state.attempt, set()
         if wants != self._wants:
@@ -58,7 +62,8 @@ class Demand:
                 continue
 
     async def release(self) -> None:
-        """End the hold, if the data server is there to hear it."""
+        """Want nothing any more, and end the hold, if the data server is there to hear it."""
+        self._released = True
         self._wants = Wants()
         try:
             await self._hold()
@@ -79,6 +84,11 @@ class Demand:
                 self._asked.add(version)
 
     async def _hold(self) -> None:
+        # A hold that is being taken while it is released would outlive its release.
+        async with self._holding:
+            await self._tell_hold()
+
+    async def _tell_hold(self) -> None:
         loop = asyncio.get_running_loop()
         calls = self._server.calls
         if not self._wants.hold:

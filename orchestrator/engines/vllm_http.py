@@ -25,6 +25,7 @@ from orchestrator.engines.wire import (
     parse_completions,
     parse_label,
     parse_reports,
+    parsed,
     unreadable,
 )
 from orchestrator.errors import EngineError, EngineRefusedError, UpdateFailedError, WeightsMismatchError
@@ -103,7 +104,7 @@ class VllmEngine:
         if await self._paused():
             raise EngineRefusedError(self._name, "abort_requests", "it is paused: abort before the pause")
         answer = await self._calls.post("/abort_requests", self._limits.control_s)
-        return int(answer.get("aborted", 0))
+        return parsed(self._name, "abort_requests", answer.get("aborted", 0), int)
 
     async def pause(self) -> None:
         """Freezes what is in flight. Its default would abort it."""
@@ -166,7 +167,7 @@ class VllmEngine:
         """Token ids of a text, or of chat messages up to the assistant's turn."""
         body = {"prompt": prompt} if isinstance(prompt, str) else {"messages": [dict(each) for each in prompt]}
         tokens = await self._field("POST", "/tokenize", "tokens", body)
-        return tuple(int(token) for token in tokens)
+        return parsed(self._name, "tokenize", tokens, lambda tokens: tuple(int(token) for token in tokens))
 
     async def generate(self, token_ids: Sequence[int], sampling: SamplingParams) -> tuple[Completion, ...]:
         """Samples of one prompt; see `Engine`."""
@@ -176,13 +177,16 @@ class VllmEngine:
 
     async def _status(self) -> EngineStatus:
         models = await self._field("GET", "/v1/models", "data")
+        model = parsed(self._name, "GET /v1/models", models, lambda models: str(models[0]["id"]))
+        size = await self._field("GET", "/get_world_size", "world_size")
+        workers = parsed(self._name, "GET /get_world_size", size, int)
         return EngineStatus(
             healthy=True,
             paused=await self._paused(),
             update_open=any(report.open for report in await self._reports()),
             label=parse_label(str(await self._field("GET", "/weight_info", "weight_version"))),
-            workers=int(await self._field("GET", "/get_world_size", "world_size")),
-            model=str(models[0]["id"]),
+            workers=workers,
+            model=model,
         )
 
     async def _paused(self) -> bool:

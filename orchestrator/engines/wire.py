@@ -1,11 +1,13 @@
 """What goes to vLLM and comes from it, as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.engines.interface import Completion, SamplingParams, TensorSpec, Transfer, Transport, VersionSpan
 from orchestrator.errors import EngineRefusedError, GenerationAbortedError
+
+T = TypeVar("T")
 
 # How vLLM labels the weights that it was started with.
 FIRST_LABEL = "default"
@@ -91,6 +93,14 @@ def parse_completions(engine: str, answer: Mapping[str, Any]) -> tuple[Completio
 def parse_label(label: str) -> str | None:
     """The label of an engine's weights; None for those it was started with."""
     return None if label == FIRST_LABEL else label
+
+
+def parsed(engine: str, call: str, answer: Any, parse: Callable[[Any], T]) -> T:  # noqa: ANN401 - any JSON
+    """What `parse` makes of a part of an answer; raises `EngineRefusedError` where that is not what it should be."""
+    try:
+        return parse(answer)
+    except (LookupError, TypeError, ValueError) as error:
+        raise unreadable(engine, call, answer) from error
 
 
 def unreadable(engine: str, call: str, answer: object) -> EngineRefusedError:

@@ -17,7 +17,7 @@ from dataserver.weight_sync import PolicyVersion
 from orchestrator.engines.interface import Transfer
 from orchestrator.errors import EngineError, EngineRefusedError, WeightsMismatchError
 from orchestrator.labels import label_of
-from orchestrator.members import Member
+from orchestrator.members import Member, MemberState
 from orchestrator.pool import Pool
 
 # Resuming takes milliseconds; an engine that does not answer so long is restarted.
@@ -124,6 +124,11 @@ class Party:
         if self.place in {Place.HELD, Place.PAUSED}:
             self._pool.untouched(self.member)
         else:
+            self._restart(self.member, self.fault)
+
+    def tear(self) -> None:
+        """Have the engine restarted, unless it has left the transfer."""
+        if self.member.state is MemberState.SYNCING:
             self._restart(self.member, self.fault)
 
     @property

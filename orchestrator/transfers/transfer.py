@@ -96,9 +96,17 @@ class Transfer:
         """From the prepare to the end. Once cancelled it calls no engine, and leaves them to whoever comes next."""
         try:
             offers = await self._get_ready()
-            left_out = (party.settle() for party in self._parties if party not in offers)
-            await asyncio.gather(self._move_weights(offers), *left_out)
-            await asyncio.gather(*(party.settle() for party in offers))
+            left_out = [party for party in self._parties if party not in offers]
+            async with asyncio.TaskGroup() as ways:
+                for party in left_out:
+                    ways.create_task(party.settle())
+                await self._move_weights(offers)
+            async with asyncio.TaskGroup() as ways:
+                for party in offers:
+                    ways.create_task(party.settle())
+        except Exception as error:
+            await self._tear(f"a fault of the orchestrator's own: {error!r}")
+            raise
         finally:
             self._end()
 
@@ -160,6 +168,9 @@ class Transfer:
                 return f"no commit came within {self._config.transfer_timeout_s:g} s: the prepare expired"
             words: set[asyncio.Future[Any]] = {*pending, self._commit, self._abort}
             await asyncio.wait(words, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            for received in pending:
+                if received.done():
+                    received.result()
             pending = {received for received in pending if not received.done()}
         return f"aborted: {self._abort.result()}"
 
@@ -174,6 +185,14 @@ class Transfer:
     def _give_up(self, why: str) -> None:
         for party in self._parties:
             party.give_up(why)
+
+    async def _tear(self, why: str) -> None:
+        """After a fault that nobody foresaw, nothing is known of the engines that did not land."""
+        self._give_up(why)
+        for party in self._parties:
+            party.tear()
+        if self.phase is Phase.SENDING and not self._abort.done():
+            await self._tell_trainer(self.request, why)
 
     def _end(self) -> None:
         """Tell everybody who asked, and the ledger."""

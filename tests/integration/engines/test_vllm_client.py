@@ -262,6 +262,14 @@ async def test_a_call_of_several_requests_ends_where_the_leave_to_call_does(
     assert (status.paused, status.update_open, status.label) == (True, False, "1.4")
 
 
+async def test_an_engine_that_answers_with_something_unknown_is_unhealthy(fake: RunningFakeEngine) -> None:
+    fake.engine.workers = None  # type: ignore[assignment]
+    async with engine_of(fake.url) as engine:
+        status = await engine.status()
+    assert not status.healthy
+    assert "GET /get_world_size: answers with something unknown, None" in status.detail
+
+
 async def test_an_engine_without_a_restart_command_says_so(fake: RunningFakeEngine) -> None:
     async with engine_of(fake.url) as engine:
         with pytest.raises(EngineUnavailableError, match="restart it by hand"):

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from orchestrator.engines.interface import SamplingParams, TensorSpec, Transfer, Transport, VersionSpan
-from orchestrator.engines.wire import generate_request, init_request, parse_completions, parse_reports, parse_transfer
+from orchestrator.engines.wire import (
+    generate_request,
+    init_request,
+    parse_completions,
+    parse_reports,
+    parse_transfer,
+    parsed,
+)
 from orchestrator.errors import EngineRefusedError, GenerationAbortedError
 
 TRANSFER = Transfer(
@@ -81,3 +88,9 @@ def test_logprobs_are_asked_for_without_alternatives_and_a_seed_only_where_there
     assert params["stop"] == ["\n"]
     assert "seed" not in params
     assert generate_request([1], SamplingParams(max_tokens=3, seed=0))["sampling_params"]["seed"] == 0
+
+
+@pytest.mark.parametrize("answer", [[], [{}], None, [None], {"id": "m"}])
+def test_an_answer_that_is_not_what_it_should_be_is_an_engines_fault(answer: Any) -> None:
+    with pytest.raises(EngineRefusedError, match="engine e0: GET /v1/models: answers with something unknown"):
+        parsed("e0", "GET /v1/models", answer, lambda models: models[0]["id"])

@@ -75,3 +75,22 @@ def test_the_end_of_an_orchestrator_ends_its_hold() -> None:
         running.cancel()
 
     warped(main())
+
+
+def test_what_is_wanted_during_the_release_takes_no_hold_again() -> None:
+    async def main() -> None:
+        ledger = FakeLedger()
+        demand = Demand(NearServer(ledger), run="chat", hold_id="h", ttl_s=TTL_S)
+        running = asyncio.ensure_future(demand.run())
+        demand.want(Wants(hold=True), ledger.sync_state("chat"))
+        await asyncio.sleep(0)  # the hold is being taken, and the answer under way
+        releasing = asyncio.ensure_future(demand.release())
+        await asyncio.sleep(0)
+        demand.want(Wants(hold=True), ledger.sync_state("chat"))
+        await releasing
+        await asyncio.sleep(1)
+        assert ledger.calls == ["hold", "release"]
+        assert ledger.holds == {}
+        running.cancel()
+
+    warped(main())

@@ -247,6 +247,39 @@ def test_a_commit_of_a_displaced_attempt_lands_nothing() -> None:
     warped(main())
 
 
+@pytest.mark.parametrize("call", ["pause", "begin", "load", "receive", "finish", "reset", "resume"])
+@pytest.mark.parametrize("transport", [Transport.GLOO, Transport.FILESYSTEM])
+def test_a_fault_that_nobody_foresaw_has_the_engine_restarted_and_frees_the_trainer(call, transport) -> None:
+    async def main() -> None:
+        wire = Wire()
+        broken = {call}
+
+        def dice(called: str) -> str:
+            if called in broken:
+                broken.remove(called)
+                raise ZeroDivisionError(called)
+            return ""
+
+        one = ModelEngine("one", wire, dice)
+        stage = Stage(one, transport=transport)
+        await stage.seen()
+        keeping = asyncio.ensure_future(stage.keeper.run())
+        answer = await stage.coordinator.prepare(request(1, transport=transport))
+        if isinstance(answer, Ready):
+            wire.of(sync_id(1)).set()
+            (outcome,) = await stage.coordinator.commit(sync_id(1), checksum_of(sync_id(1)))
+            assert "ZeroDivisionError" in outcome.detail
+        await stage.coordinator.idle()
+        assert [told for told, _ in stage.told] == ([sync_id(1)] if call == "load" else [])
+        await asyncio.sleep(30)
+        assert one.restarts == 1
+        assert (await landed(stage, 2))[0].landed
+        assert one.breaches == []
+        keeping.cancel()
+
+    warped(main())
+
+
 def test_weights_of_another_checksum_are_never_served() -> None:
     async def main() -> None:
         wire = Wire()
