@@ -50,7 +50,7 @@ def act(ledger: Ledger, verb: str, words: list[str]) -> object:
         seal = ledger.seal(words[0], ledger.get_attempt("run", int(words[1])).key, proposed)
         return {"digest": seal.plan_digest, "flag": seal.sync_weights}
     if verb == "request":
-        return ledger.request_sync("run", int(words[0]))
+        return ledger.request_sync("run", int(words[0])).outcome
     if verb == "ack":
         attempt = ledger.get_attempt("run", int(words[1])).key
         return ledger.record_acks(words[0], attempt, {int(words[2]): int(words[3])}).acked_steps
