@@ -57,6 +57,7 @@ class Cell:
         self._running: dict[int, str] = {}
         self._due: list[tuple[float, int, Event]] = []
         self._life_over = False
+        self._forgotten: range | tuple[()] = ()
 
     # What stories do
 
@@ -125,7 +126,7 @@ class Cell:
 
     def audit(self) -> list[str]:
         """Complaints about samples that were lost or repeated."""
-        return Audit(**self.ask(collect)).complaints(self.place.checkpoints, ROWS, ())
+        return Audit(**self.ask(collect)).complaints(self.place.checkpoints, ROWS, self._forgotten)
 
     def close(self) -> None:
         """End everything."""
@@ -143,11 +144,16 @@ class Cell:
         return read_events(self.directory / "engines" / f"{number}.jsonl")
 
     def rewind(self) -> None:
-        """Move the run back to its newest checkpoint, in a process that the cell buries."""
+        """Move the run back to its newest checkpoint, in a process that the cell buries.
+
+        The trainer may go on from a checkpoint that it wrote meanwhile, whose steps the ledger then dropped.
+        """
+        self._forgotten = range(1, STEPS + 1)
         self._spawn("person", lambda: self._as_client(lambda client: client.rewind_run(RUN, latest(self.place))))
 
     def take_over(self) -> None:
         """Begin an attempt at the newest checkpoint as another trainer, which then does nothing more."""
+        self._forgotten = range(1, STEPS + 1)
         self._spawn("person", lambda: self._as_client(lambda client: intrude(client, latest(self.place))))
 
     # Inside
