@@ -74,12 +74,12 @@ demo-evals: setup vllm ## train, and evaluate on a real vLLM meanwhile: an eval 
 	$(RUN) python docs/examples/demo/demo_evals.py $(VLLM)/bin/python
 
 test: setup postgresql ## run the tests that take seconds each
-	$(RUN) python -m pytest $(PARALLEL) -m "not slow and not gpu"
+	$(RUN) python -m pytest $(PARALLEL) -m "not (slow or soak or gpu or vllm)"
 
 # Real engines run alone: one after another, started once for all tests of a file.
 test-all: setup vllm postgresql slurm ## run the tests that `make test` leaves out
-	$(RUN) python -m pytest $(PARALLEL) -m "(slow or gpu) and not vllm"
-	$(RUN) python -m pytest -m vllm
+	$(RUN) python -m pytest $(PARALLEL) -m "(slow or gpu) and not (soak or vllm)"
+	$(RUN) python -m pytest -m "vllm and not soak"
 
 check: setup ## lint, types, import rules, contract, generated files; writes nothing
 	$(RUN) ruff check .
@@ -110,12 +110,13 @@ docs: setup ## generate the parts of docs/ and README.md that programs write
 bench: setup ## measure; tables on screen, JSON under benchmarks/results/
 	$(RUN) python -m benchmarks
 
-soak: setup postgresql ## SOAK_STORIES random kills of a job with evals; then all tests of crashes, with new seeds, for SOAK_SECONDS
+soak: setup vllm postgresql ## SOAK_STORIES random kills of a job with evals, and what takes minutes; then all tests of crashes, with new seeds, for SOAK_SECONDS
 	$(RUN) SYNC_STORIES=$(SOAK_STORIES) python -m pytest -q -m slow tests/e2e/sync/test_sync_soak.py
+	$(RUN) python -m pytest -q -m soak
 	@end=$$(($$(date +%s) + $(SOAK_SECONDS))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  round=$$((round + 1)); echo "soak: round $$round, $$((end - $$(date +%s))) s left"; \
-	  $(RUN) python -m pytest -q -m "not gpu" tests/e2e tests/model || { echo "soak: failed in round $$round"; exit 1; }; \
+	  $(RUN) python -m pytest -q -m "not (soak or vllm or gpu)" tests/e2e tests/model || { echo "soak: failed in round $$round"; exit 1; }; \
 	done; echo "soak: ok, $$round rounds"
 
 pins: ## resolve pyproject.toml anew, without constraints, into constraints.txt

@@ -35,7 +35,7 @@ def test_with_all_rules_on_syncs_nothing_goes_wrong(name):
     assert found.fault == "", str(found)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("scenario", scenarios.DEEP.values(), ids=scenarios.DEEP)
 def test_with_all_rules_on_syncs_nothing_goes_wrong_whatever_comes_together(scenario):

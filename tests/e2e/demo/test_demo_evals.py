@@ -60,7 +60,7 @@ def test_the_demos_configurations_are_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.vllm
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(LIMIT_S)
 def test_the_reward_of_what_is_evaluated_on_vllm_rises_while_it_is_trained(tmp_path: Path, vllm_python: Path) -> None:
     command = [sys.executable, DEMO, vllm_python, tmp_path / "demo-evals"]

@@ -40,7 +40,7 @@ def test_a_job_that_is_killed_twice_gives_the_same_bytes(source, chatml, tmp_pat
     assert killed(source, chatml, tmp_path, 2) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_job_that_is_killed_a_hundred_times_gives_the_same_bytes(source, chatml, tmp_path):
     assert killed(source, chatml, tmp_path, 100) == 100
