@@ -2,6 +2,7 @@
 
 The last version of a run may be on an engine that was not looked at yet, as when another orchestrator takes over, or
 that is away for a moment: what only this engine can answer is not lost, and a result that says so would stand for ever.
+Of a run of which nothing ever landed there is nothing to wait for.
 """
 
 import asyncio
