@@ -23,6 +23,7 @@ def test_reflection_lists_and_describes_every_service(job: Job) -> None:
         "dataserver.v1.CursorService",
         "dataserver.v1.RunService",
         "dataserver.v1.StoreService",
+        "dataserver.v1.WeightSyncService",
         "grpc.channelz.v1.Channelz",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",

@@ -13,11 +13,24 @@ from dataserver.client import DataClient
 from dataserver.cursor import Cursor
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.testing import attempt_info
-from dataserver.v1 import batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2
+from dataserver.v1 import (
+    batch_service_pb2,
+    cursor_service_pb2,
+    run_service_pb2,
+    store_service_pb2,
+    weight_sync_service_pb2,
+)
+from dataserver.weight_sync import PolicyVersion, SyncOutcome, WeightSync
 
 SERVICES = {
     name: service
-    for module in (batch_service_pb2, cursor_service_pb2, run_service_pb2, store_service_pb2)
+    for module in (
+        batch_service_pb2,
+        cursor_service_pb2,
+        run_service_pb2,
+        store_service_pb2,
+        weight_sync_service_pb2,
+    )
     for name, service in module.DESCRIPTOR.services_by_name.items()
 }
 RPCS = sorted(f"{name}/{method.name}" for name, service in SERVICES.items() for method in service.methods)
@@ -26,6 +39,7 @@ SPEC = RunSpec(
     order=OrderSpec(sources=(Source(store="s"),), max_length=8), batch=BatchSpec(step_samples=1, micro_batch_tokens=8)
 )
 CURSOR = Cursor(order_fingerprint="f")
+SYNC = WeightSync(sync_id="0" * 32, version=PolicyVersion(attempt=1, number=1), outcome=SyncOutcome.SKIPPED)
 BEGIN = {"resume": False, "world_size": 1, "dp_world_size": 1, "holder": "h"}
 CALLS = {
     "create_run": lambda client: client.create_run("r", SPEC),
@@ -44,6 +58,14 @@ CALLS = {
     "list_stores": lambda client: client.list_stores(),
     "get_store": lambda client: client.get_store("s"),
     "list_samples": lambda client: client.list_samples("s", 0, 1),
+    "request_sync": lambda client: client.request_sync("r", 1),
+    "hold_sync": lambda client: client.hold_sync("r", "h", 1.0),
+    "release_sync": lambda client: client.release_sync("r", "h"),
+    "report_sync": lambda client: client.report_sync("r", SYNC),
+    "sync_state": lambda client: client.sync_state("r"),
+    "watch_sync_state": lambda client: next(client.watch_sync_state("r")),
+    "lease_orchestrator": lambda client: client.lease_orchestrator("r", "h", "127.0.0.1:1", 1.0),
+    "release_orchestrator": lambda client: client.release_orchestrator("r", "h"),
     "stream": lambda client: next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)),
 }
 # `eval_stream` is the other purpose of `stream`'s RPC.
@@ -51,7 +73,7 @@ NOT_RPCS = {"close", "eval_stream"}
 
 
 def method_of(rpc: str) -> str:
-    name = rpc.partition("/")[2]
+    name = rpc.partition("/")[2].replace("GetWeightSync", "Sync").replace("WeightSync", "Sync")
     return "stream" if name == "StreamMicroBatches" else re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
