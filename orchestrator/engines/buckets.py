@@ -9,6 +9,7 @@ from math import prod
 
 import xxhash
 
+from dataserver.weight_buckets import pack_in_order
 from orchestrator.engines.interface import TensorSpec
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -25,16 +26,8 @@ def nbytes(tensor: TensorSpec) -> int:
 
 def pack(tensors: Sequence[TensorSpec], bucket_bytes: int) -> list[list[TensorSpec]]:
     """The buckets, in order."""
-    buckets: list[list[TensorSpec]] = []
-    room = 0
-    for tensor in tensors:
-        size = nbytes(tensor)
-        if not buckets or size > room:
-            buckets.append([])
-            room = bucket_bytes
-        buckets[-1].append(tensor)
-        room -= size
-    return buckets
+    buckets = pack_in_order([nbytes(tensor) for tensor in tensors], bucket_bytes)
+    return [[tensors[index] for index in bucket] for bucket in buckets]
 
 
 class WeightsChecksum:

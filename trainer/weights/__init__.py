@@ -5,7 +5,6 @@
     underway   the transfer under way, and how whoever waits in it is woken
     calls      the orchestrator's WeightTransferService
     outgoing   what is sent: names, types, shapes
-    buckets    which weights travel together
     gather     FSDP shards -> whole weights in the serving type, bucket by bucket
     sender     a thread that sends while the next bucket is gathered
     checksum   one figure over everything that was sent

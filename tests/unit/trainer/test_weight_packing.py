@@ -5,10 +5,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataserver.weight_buckets import pack_in_order
 from orchestrator.engines.buckets import WeightsChecksum, pack
 from orchestrator.engines.interface import TensorSpec as Expected
 from trainer.launch import World
-from trainer.weights.buckets import pack_in_order
 from trainer.weights.checksum import checksum_over_ranks, digests_of
 from trainer.weights.filesystem import safetensors_header
 from trainer.weights.sync import TensorSpec

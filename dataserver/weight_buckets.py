@@ -6,7 +6,7 @@ from collections.abc import Sequence
 def pack_in_order(sizes: Sequence[int], bucket_bytes: int) -> list[range]:
     """Indices of each bucket, in order. What is larger than `bucket_bytes` is a bucket of its own.
 
-    Receivers compute the same from the sizes alone, so this is part of the contract.
+    Trainer and engines compute it each from the sizes alone, so this is part of the contract.
     """
     buckets: list[range] = []
     begin = filled = 0
