@@ -29,7 +29,7 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 32,
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 2048,
     "bos_token_id": 0,
     # No token ends a sample: whatever the weights, it is as long as it may be.
     "eos_token_id": None,

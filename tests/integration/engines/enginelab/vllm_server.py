@@ -34,7 +34,7 @@ ARGUMENTS = [
     "--port=0",
     "--dtype=float32",
     "--enforce-eager",
-    "--max-model-len=256",
+    "--max-model-len=2048",
     "--max-num-seqs=8",
     "--enable-scale-out",
     '--weight-transfer-config={"backend": "dataserver"}',
