@@ -99,11 +99,13 @@ class WeightsConfig(Section):
     """Wait for answers that are being made instead of freezing them, so that no answer is of two versions. Those that
     take longer than `prepare_timeout_s` make the transfer be skipped."""
     prepare_timeout_s: float = Field(default=30, gt=0)
-    """How long engines may take to get ready. The trainer waits meanwhile."""
+    """How long engines may take to get ready: to compare what is announced, and to pause. The trainer waits meanwhile,
+    but for the pause of engines that load files, which comes after the last byte was written."""
     transfer_timeout_s: float = Field(default=600, gt=0)
     """How long sending may take: a transfer that is not committed then is given up."""
-    finish_timeout_s: float = Field(default=120, gt=0)
-    """How long an engine may take, after the last byte was sent, until it serves the version."""
+    finish_timeout_s: float = Field(default=240, gt=0)
+    """How long an engine may take, after the last byte was sent, until it serves the version: with files, to load them
+    all; the trainer's `weights.commit_s` covers this and `prepare_timeout_s`."""
 
 
 class PoolConfig(Section):

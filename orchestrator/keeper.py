@@ -1,7 +1,8 @@
 """Looks how engines are, and has those that may hold a mix started anew.
 
-Whoever finds an engine paused, or with an open update, that takes part in no transfer cannot know what it holds: an
-orchestrator died, or a person called it. It is restarted, and serves nothing before it is synced in full.
+Whoever finds an engine paused, asleep, or with an open update, that takes part in no transfer cannot know what it
+holds: an orchestrator died, or a person called it; one that slept may have dropped its weights. It is restarted, and
+serves nothing before it is synced in full.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ class Keeper:
                 log.warning("engine %s is away: %s", member.name, status.detail)
             self._pool.lose(member, status.detail)
         elif status.paused or status.update_open:
-            self.restart(member, f"it was found {'with an open update' if status.update_open else 'paused'}")
+            self.restart(member, f"it was found {'with an open update' if status.update_open else 'paused or asleep'}")
         else:
             if member.state is not MemberState.READY:
                 log.info("engine %s is there, with weights %s", member.name, status.label or "of its start")

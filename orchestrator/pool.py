@@ -1,7 +1,7 @@
 """Which engine serves which weights, who may use it, and who may update it.
 
     UNSEEN ──healthy──> READY <──landed / untouched── SYNCING
-      │                 │  ^ └────────begin──────────────^ │
+      │                 │  ^ └────────take───────────────^ │
       └─no answer─> AWAY┘  └──fresh── RESTARTING <──torn───┘
 
 An engine is **eligible** when it is READY and its version is the newest that landed and survives. So one that comes
@@ -29,6 +29,7 @@ class Pool:
 
     def __init__(self, engines: Sequence[Engine], *, changed: Callable[[], None] = lambda: None) -> None:
         self.members = tuple(Member(engine) for engine in engines)
+        self.moving = False
         self._changed = changed
         self._waiters: list[Waiter] = []
         # Syncs that landed a version that survives.
@@ -100,9 +101,17 @@ class Pool:
         """Those of them that get no work until they are synced."""
         return [member for member in self.free() if not self._is_eligible(member)]
 
-    def begin_sync(self, member: Member) -> None:
-        """Take a free engine for a transfer."""
+    def expect(self, *, weights: bool) -> None:
+        """Note whether weights are on their way to engines; those may serve meanwhile."""
+        self.moving = weights
+        self._changed()
+
+    def take(self, member: Member) -> bool:
+        """Take an engine for a transfer, if it is free."""
+        if member not in self.free():
+            return False
         self._move(member, MemberState.SYNCING)
+        return True
 
     def land(self, member: Member, version: PolicyVersion, sync_id: str) -> None:
         """The engine serves `version` now.

@@ -2,6 +2,7 @@
 
 An engine serves one version of the weights, whole. To give it another, in this order:
 
+    compare          optional: the announced names, types and shapes are compared with the model, while it serves
     abort_requests   what nobody wants any more; only while it is not paused
     pause            what is in flight freezes and is kept
     begin_update     the announced names, types and shapes are compared with the model, then the update opens
@@ -62,7 +63,8 @@ class Transfer:
 class EngineStatus:
     """How an engine is; of an unhealthy one nothing else is known but `detail`, why it is.
 
-    `label`: that of its last finished update; None when there was none since its start.
+    `paused`: it makes no tokens, as it is paused or asleep. `label`: that of its last finished update; None when there
+    was none since its start.
     `workers`: processes that hold weights, over tensor, pipeline and data parallel ranks.
     """
 
@@ -128,8 +130,14 @@ class Engine(Protocol):
     async def abort_requests(self) -> int:
         """Gives up what is in flight and says how many. Not while paused: that has crashed engines."""
 
+    async def compare(self, transfer: Transfer) -> None:
+        """Compares what is announced with the model; changes nothing.
+
+        Raises `WeightsMismatchError` or `EngineRefusedError`.
+        """
+
     async def pause(self) -> None:
-        """Freezes what is in flight; may be repeated."""
+        """Freezes what is in flight. Refused where somebody else paused the engine, or put it to sleep."""
 
     async def resume(self) -> None:
         """Goes on; may be repeated. Only when no update is open."""

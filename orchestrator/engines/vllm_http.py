@@ -106,8 +106,16 @@ class VllmEngine:
         answer = await self._calls.post("/abort_requests", self._limits.control_s)
         return parsed(self._name, "abort_requests", answer.get("aborted", 0), int)
 
+    async def compare(self, transfer: Transfer) -> None:
+        """Compares what is announced with the model; see `Engine`."""
+        await self._refuse_if_open("compare")
+        await self._announce("compare", transfer)
+
     async def pause(self) -> None:
         """Freezes what is in flight. Its default would abort it."""
+        if await self._paused():
+            what = "it is paused or asleep already, by somebody else's hand: restart it"
+            raise EngineRefusedError(self._name, "pause", what)
         await self._calls.post("/pause?mode=keep&clear_cache=false", self._limits.control_s)
 
     async def resume(self) -> None:
@@ -120,7 +128,7 @@ class VllmEngine:
         if not await self._paused():
             raise EngineRefusedError(self._name, "begin_update", "it is not paused")
         await self._refuse_if_open("begin_update")
-        await self._announce(transfer)
+        await self._announce("begin_update", transfer)
         try:
             await self._calls.post_once("/start_weight_update", self._limits.control_s)
         except EngineError as error:
@@ -190,7 +198,8 @@ class VllmEngine:
         )
 
     async def _paused(self) -> bool:
-        return bool(await self._field("GET", "/is_paused", "is_paused"))
+        # Also true of an engine that is only paused; to call an engine asleep is what ends it.
+        return bool(await self._field("GET", "/is_sleeping", "is_sleeping"))
 
     async def _is_fresh(self) -> bool:
         status = await self.status()
@@ -200,14 +209,14 @@ class VllmEngine:
         if any(report.open for report in await self._reports()):
             raise EngineRefusedError(self._name, call, "its update did not finish: restart it")
 
-    async def _announce(self, transfer: Transfer) -> None:
+    async def _announce(self, call: str, transfer: Transfer) -> None:
         body = {"init_info": init_request(transfer)}
         await self._calls.post_once("/init_weight_transfer_engine", self._limits.control_s, body)
         for report in await self._reports():
             if report.problem:
-                raise WeightsMismatchError(self._name, "begin_update", report.problem)
+                raise WeightsMismatchError(self._name, call, report.problem)
             if report.sync_id != transfer.sync_id:
-                raise EngineRefusedError(self._name, "begin_update", f"it takes part in sync {report.sync_id}")
+                raise EngineRefusedError(self._name, call, f"it takes part in sync {report.sync_id}")
 
     async def _agreed_checksum(self) -> str:
         reports = await self._reports()

@@ -139,7 +139,7 @@ class EvalDirector:
             max_steps=state.max_steps,
             served=newest if any(member.version == newest for member in members) else None,
             free=any(not member.pins for member in members),
-            moving=any(member.state is MemberState.SYNCING for member in members),
+            moving=self._pool.moving,
             settled=state.landed is None or self._settling.is_over(ended=state.ended),
             running=list(self.book.running),
             finished=list(self.book.finished),

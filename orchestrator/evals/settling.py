@@ -29,6 +29,6 @@ class Settling:
         elif self._deadline is None:
             self._deadline = loop.time() + self._patience_s
             loop.call_at(self._deadline, self._changed)
-        if all(member.state is MemberState.READY for member in self._pool.members):
+        if not self._pool.moving and all(member.state is MemberState.READY for member in self._pool.members):
             return True
         return self._deadline is not None and loop.time() >= self._deadline

@@ -4,7 +4,7 @@
     {directory}/00001.safetensors   ...
     {directory}/weights.json        written last, when all ranks wrote all
 
-A bucket is read as soon as it is there, while the ranks write the next.
+Nothing is read before the marker is there: whoever reads has stopped serving, and a trainer may die while it writes.
 """
 
 import time
@@ -28,11 +28,12 @@ _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 def receive_files(transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
     """The buckets, in order; raises `TransferError`."""
     directory = Path(transfer.directory)
+    _wait_for(directory / MARKER, deadline)
     for number, tensors in enumerate(pack(transfer.tensors, transfer.bucket_bytes)):
         path = directory / f"{number:05}.safetensors"
+        # Behind the marker, as a shared file system may show one name before another.
         _wait_for(path, deadline)
         yield _read(path, tensors)
-    _wait_for(directory / MARKER, deadline)
 
 
 def _wait_for(path: Path, deadline: Deadline) -> None:

@@ -2,12 +2,13 @@
 
 Events, each with its details (`events(kind)`):
 
-    torn       tokens were asked of weights that were a mix: an update was open
+    torn       tokens were asked of weights that were a mix, as an update was open, or that sleep had dropped
     stale      a sample was begun on a prefix that older weights computed
     refused    a call came out of order, as vLLM refuses it too
     synced     an update finished: label, checksum, sync_id
     generated  a sample came to its end: label and tokens of each span
     lost       a worker of the group lost the others
+    asleep     somebody put it to sleep
 """
 
 import threading
@@ -21,6 +22,10 @@ from orchestrator.testing.events import Events
 from orchestrator.testing.fake_tokens import FIRST_CHECKSUM
 from orchestrator.testing.fake_transfer import FakeTransfer
 from orchestrator.testing.faults import Fault, Faults
+
+# From this level of sleep on weights are dropped, and are not there again after it.
+DROPPING_LEVEL = 2
+DROPPED = ""
 
 # The token of (checksum of the weights, their label, place); None ends the sample.
 Speaker = Callable[[str, str, int], int | None]
@@ -57,6 +62,7 @@ class FakeEngine:
         self.label = "default"
         self.checksum = FIRST_CHECKSUM
         self.paused = False
+        self.asleep = False
         self.ended = False
         self.transfer = FakeTransfer(tensors, workers, events, self.faults)
         self._events = events
@@ -91,10 +97,26 @@ class FakeEngine:
             self.paused = True
 
     def resume(self) -> None:
-        """Goes on; whatever is asked of it while an update is open is torn."""
+        """Goes on; whatever is asked of it while an update is open, or while it sleeps, is torn."""
         with self._changed:
             self.paused = False
             self._changed.notify_all()
+
+    def sleep(self, level: int) -> None:
+        """Gives up what is in flight, and makes no tokens; from level 2 on its weights are dropped."""
+        with self._changed:
+            for sample in self._running:
+                sample.aborted = True
+            self.paused = self.asleep = True
+            if level >= DROPPING_LEVEL:
+                self.checksum = DROPPED
+        self._events.write("asleep", level=level)
+
+    def wake_up(self) -> None:
+        """Makes tokens again; with weights that were dropped they are torn."""
+        with self._changed:
+            self.asleep = False
+        self.resume()
 
     def abort(self) -> int:
         """Gives up what is in flight; refused while paused, where it has crashed engines."""
@@ -117,6 +139,8 @@ class FakeEngine:
             raise self._refused("start_weight_update while one is open, or without an accepted transfer")
         if not self.paused:
             raise self._refused("start_weight_update while it generates")
+        if self.asleep:
+            raise self._refused("start_weight_update while it sleeps, which has ended engines")
         self.transfer.open = True
 
     def update(self) -> None:
@@ -172,7 +196,7 @@ class FakeEngine:
             return True
 
     def _look_for_breaches(self, prompt: Sequence[int], sample: FakeSample) -> None:
-        if self.transfer.open:
+        if self.transfer.open or self.asleep or self.checksum == DROPPED:
             self._events.write("torn", label=self.label, origins=self.transfer.origins)
         elif not sample.tokens and self._prefixes.setdefault(tuple(prompt), self.checksum) != self.checksum:
             self._events.write("stale", label=self.label)

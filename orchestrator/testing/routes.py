@@ -26,12 +26,14 @@ class Routes:
         self._reply = reply
         self._routes: dict[str, tuple[Call | None, Route]] = {
             "GET /health": ("health", lambda _body, _query: {}),
-            "GET /is_paused": ("status", lambda _body, _query: {"is_paused": engine.paused}),
+            "GET /is_sleeping": ("status", lambda _body, _query: {"is_sleeping": engine.paused}),
             "GET /weight_info": ("status", lambda _body, _query: {"weight_version": engine.label}),
             "GET /get_world_size": ("status", lambda _body, _query: {"world_size": engine.workers}),
             "GET /v1/models": ("status", lambda _body, _query: {"data": [{"id": MODEL}]}),
             "POST /pause": ("pause", self._pause),
             "POST /resume": ("resume", _plain(engine.resume)),
+            "POST /sleep": (None, self._sleep),
+            "POST /wake_up": (None, _plain(engine.wake_up)),
             "POST /abort_requests": ("abort", lambda _body, _query: {"aborted": engine.abort()}),
             "POST /init_weight_transfer_engine": ("announce", self._announce),
             "POST /start_weight_update": ("start", _plain(engine.start)),
@@ -62,6 +64,10 @@ class Routes:
             self._engine.abort()
             self._engine.pause()
         return {"status": "paused"}
+
+    def _sleep(self, _body: Body, query: Query) -> Mapping[str, Any]:
+        self._engine.sleep(int(query.get("level", ["1"])[0]))
+        return {}
 
     def _announce(self, body: Body, _query: Query) -> Mapping[str, Any]:
         self._engine.announce(parse_transfer(body["init_info"]["transfer"]))

@@ -170,6 +170,7 @@ class Coordinator:
             report=self._report,
         )
         self._remember(request.sync_id, transfer)
+        self._pool.expect(weights=True)
         self._task = asyncio.create_task(self._drive(transfer), name=f"transfer {request.sync_id}")
         return transfer
 
@@ -180,6 +181,7 @@ class Coordinator:
             log.exception("sync %s ended by a fault of the orchestrator's own", transfer.request.sync_id)
         finally:
             self._current = None
+            self._pool.expect(weights=False)
 
     def _remember(self, sync_id: str, transfer: Transfer | None) -> None:
         self._transfers[sync_id] = transfer

@@ -1,11 +1,11 @@
 """One engine in one transfer: the order of calls, and the way out of each place in it.
 
-    HELD ──pause──> PAUSED ──begin_update──> OPEN ──receive──> WHOLE ──finish, reset, resume──> LANDED
-      │               │                        │                 │ checksum
-      └───────────────┴─ resume: as it was     └─────────────────┴─ restart: it may hold a mix
+    FREE ──take──> HELD ──pause──> PAUSED ──begin_update──> OPEN ──receive──> WHOLE ──finish, reset, resume──> LANDED
+                    │                │                       │                 │ checksum
+                    └────────────────┴─ resume: as it was    └─────────────────┴─ restart: it may hold a mix
 
-An engine is resumed when its update finished or never began. Any other is restarted, and serves nothing before it is
-synced in full.
+A FREE engine serves its version to whoever asks. One that was taken is resumed when its update finished or never began;
+any other is restarted, and serves nothing before it is synced in full.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ RESUME_S = 10.0
 class Place(StrEnum):
     """How far an engine got; the module's docstring draws the way."""
 
+    FREE = "free"
     HELD = "held"
     PAUSED = "paused"
     OPEN = "open"
@@ -39,18 +40,31 @@ class Party:
 
     def __init__(self, pool: Pool, member: Member, restart: Callable[[Member, str], None]) -> None:
         self.member = member
-        self.place = Place.HELD
+        self.place = Place.FREE
         self.fault = ""
         self.mismatch = False
         self.checksum = ""
         self._pool = pool
         self._restart = restart
-        pool.begin_sync(member)
 
     @property
     def name(self) -> str:
         """The engine's name."""
         return self.member.name
+
+    async def compare(self, transfer: Transfer) -> None:
+        """Compare what is announced with the engine's model, while it serves."""
+        try:
+            await self.member.engine.compare(transfer)
+        except EngineError as error:
+            self._fail(error)
+
+    def take(self) -> None:
+        """Have the engine for this transfer alone, if nobody pinned it and it is there."""
+        if self._pool.take(self.member):
+            self.place = Place.HELD
+        else:
+            self.fault = "an eval pinned it meanwhile" if self.member.pins else str(self.member)
 
     async def pause(self, *, wait_for_answers: bool) -> None:
         """Freeze what is in flight, or wait for it; first give up what nobody wants."""
@@ -64,6 +78,10 @@ class Party:
             # Also when the answer is lost, or the wait for it is given up; resuming twice does no harm.
             self.place = Place.PAUSED
             await engine.pause()
+        except EngineRefusedError as error:
+            # Somebody else paused it, or put it to sleep: it is not for a transfer to wake it.
+            self.place = Place.HELD
+            self._fail(error)
         except EngineError as error:
             self._fail(error)
 
@@ -112,7 +130,7 @@ class Party:
 
     async def settle(self) -> None:
         """Leave a transfer that is over: as it was, or to be restarted; those that landed have left already."""
-        if self.landed:
+        if self.place in {Place.FREE, Place.LANDED}:
             return
         if self.place is Place.PAUSED:
             try:

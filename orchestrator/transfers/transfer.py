@@ -1,16 +1,19 @@
 """One transfer, from its prepare to its end.
 
-    PREPARING ──all paused, all open──> SENDING ──commit──> FINISHING ──> OVER
-        │ no engine got ready,             │ abort, expiry,    │ engine by engine: landed, or not
-        │ abort, deadline                  │ an engine's fault │
-        └──────────────> OVER <────────────┴───────────────────┘
+    group   PREPARING ──all paused, all open──> SENDING ──commit──> FINISHING ──────────────> OVER
+    files   PREPARING ──compared, they serve──> SENDING ──commit──> FINISHING: pause, load ─> OVER
+                │ no engine got ready,             │ abort, expiry,    │ engine by engine: landed, or not
+                │ abort, deadline                  │ an engine's fault │
+                └──────────────> OVER <────────────┴───────────────────┘
 
 One task drives it; calls only leave a word with it, so that a repeated or late one changes nothing:
 
 - PREPARING ends within `prepare_timeout_s`, whatever engines do. Engines that fail alone are left out.
 - SENDING ends with the commit, an abort, `transfer_timeout_s` later, or the first fault of an engine in a group:
-  the group is broken, and the trainer inside it is told. Files need no group; there the others go on.
-- FINISHING ends within `finish_timeout_s`. An abort comes too late there: engines are deciding.
+  the group is broken, and the trainer inside it is told. Files need no group: engines serve until all are written, so a
+  trainer that dies leaves nobody paused.
+- FINISHING ends within `finish_timeout_s`, and with files `prepare_timeout_s` before it, to pause. An abort comes too
+  late there: engines are deciding.
 - OVER: every engine serves the old version, or the new one, or is being restarted. How it ended is reported once.
 """
 
@@ -19,13 +22,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from dataserver.weight_sync import SyncOutcome, WeightSync
+from dataserver.weight_sync import WeightSync
 from orchestrator.config import WeightsConfig
 from orchestrator.engines.interface import Transfer as EngineTransfer
 from orchestrator.engines.interface import Transport
-from orchestrator.transfers.offers import offers_for, ready_answer, refusal
+from orchestrator.transfers.answers import announcements, ready_answer, refusal, report_of
 from orchestrator.transfers.party import Party, together
 from orchestrator.transfers.values import EngineOutcome, PrepareRequest, Ready, RefusalReason, Refused
+
+Announced = Mapping[Party, EngineTransfer]
 
 
 class Phase(StrEnum):
@@ -56,7 +61,7 @@ class Transfer:
     ) -> None:
         self.request = request
         self.phase = Phase.PREPARING
-        self._parties = tuple(parties)
+        self._parties = self._taking_part = tuple(parties)
         self._config = config
         self._displaced = displaced
         self._tell_trainer = tell_trainer
@@ -95,49 +100,57 @@ class Transfer:
     async def drive(self) -> None:
         """From the prepare to the end. Once cancelled it calls no engine, and leaves them to whoever comes next."""
         try:
-            offers = await self._get_ready()
-            left_out = [party for party in self._parties if party not in offers]
             async with asyncio.TaskGroup() as ways:
-                for party in left_out:
-                    ways.create_task(party.settle())
-                await self._move_weights(offers)
-            async with asyncio.TaskGroup() as ways:
-                for party in offers:
-                    ways.create_task(party.settle())
+                announced = await (self._open(ways, self._parties) if self._in_group else self._compare(ways))
+                self._reply(announced)
+                await self._move_weights(ways, announced)
+                self._keep(ways, {})
         except Exception as error:
             await self._tear(f"a fault of the orchestrator's own: {error!r}")
             raise
         finally:
             self._end()
 
-    async def _get_ready(self) -> dict[Party, EngineTransfer]:
-        """Pause, open, answer; returns who takes part, by what it was offered."""
-        # Half of the time each, so that an engine that hangs leaves some to the others.
-        limit_s = self._config.prepare_timeout_s / 2
-        pausing = {party: party.pause(wait_for_answers=self._config.wait_for_answers) for party in self._parties}
-        await together("pausing", pausing, limit_s, self._abort)
-        paused = [party for party in self._parties if not party.fault]
-        offers = offers_for(self.request, paused, self._config.transfer_timeout_s)
-        opening = {party: party.begin(offer) for party, offer in offers.items()}
-        await together("opening the update", opening, limit_s, self._abort)
-        if self._in_group and any(party.fault for party in offers):
-            self._give_up("another engine of the group did not open its update")  # its ranks are given out
-        aborted = self._abort.result() if self._abort.done() else None
-        if aborted is not None:
-            self._give_up(f"aborted: {aborted}")
-        ready = {party: offer for party, offer in offers.items() if not party.fault}
-        if ready:
-            self.phase = Phase.SENDING
-            self._answer.set_result(ready_answer(ready, self._config.transfer_timeout_s))
-        else:
-            self._answer.set_result(refusal(self._parties, aborted))
-        return ready
+    async def _compare(self, ways: asyncio.TaskGroup) -> Announced:
+        """Which engines have a model of such weights, by what they are transfered; they serve on."""
+        announced = announcements(self.request, self._parties, self._config.finish_timeout_s)
+        comparing = {party: party.compare(transfer) for party, transfer in announced.items()}
+        await together("comparing", comparing, self._config.prepare_timeout_s, self._abort)
+        return self._keep(ways, announced)
 
-    async def _move_weights(self, offers: Mapping[Party, EngineTransfer]) -> None:
-        """Receive while the trainer sends, then finish engine by engine; or give it up."""
-        if not offers:
+    async def _open(self, ways: asyncio.TaskGroup, parties: Sequence[Party]) -> Announced:
+        """Pause and open the update; returns who takes part, by what was announced to it."""
+        config = self._config
+        for party in parties:
+            party.take()
+        # Half of the time each, so that an engine that hangs leaves some to the others.
+        limit_s = config.prepare_timeout_s / 2
+        stop = None if self.phase is Phase.FINISHING else self._abort
+        taken = [party for party in parties if not party.fault]
+        pausing = {party: party.pause(wait_for_answers=config.wait_for_answers) for party in taken}
+        await together("pausing", pausing, limit_s, stop)
+        paused = [party for party in parties if not party.fault]
+        loading_s = config.transfer_timeout_s if self._in_group else config.finish_timeout_s
+        announced = announcements(self.request, paused, loading_s)
+        opening = {party: party.begin(transfer) for party, transfer in announced.items()}
+        await together("opening the update", opening, limit_s, stop)
+        if self._in_group and any(party.fault for party in announced):
+            self._give_up("another engine of the group did not open its update")  # its ranks are given out
+        return self._keep(ways, announced)
+
+    def _reply(self, announced: Announced) -> None:
+        """Answer the prepare."""
+        if announced:
+            self.phase = Phase.SENDING
+            self._answer.set_result(ready_answer(announced, self._config.transfer_timeout_s))
+        else:
+            self._answer.set_result(refusal(self._parties, self._aborted))
+
+    async def _move_weights(self, ways: asyncio.TaskGroup, announced: Announced) -> None:
+        """Receive, in a group while the trainer sends, then finish engine by engine; or give it up."""
+        if not announced:
             return
-        receiving = {party: asyncio.ensure_future(party.receive(offer)) for party, offer in offers.items()}
+        receiving = self._receive(announced) if self._in_group else {}
         try:
             fault = await self._sent(receiving)
             if fault:
@@ -146,12 +159,29 @@ class Transfer:
                     await self._tell_trainer(self.request, fault)
                 return
             self.phase = Phase.FINISHING
+            if not self._in_group:
+                receiving = self._receive(await self._open(ways, tuple(announced)))
             finishing = {party: self._finish(party, received) for party, received in receiving.items()}
             await together("finishing", finishing, self._config.finish_timeout_s, None)
         finally:
             for received in receiving.values():
                 received.cancel()
-            await asyncio.wait(receiving.values())
+            if receiving:
+                await asyncio.wait(receiving.values())
+
+    def _receive(self, announced: Announced) -> "dict[Party, asyncio.Future[None]]":
+        return {party: asyncio.ensure_future(party.receive(transfer)) for party, transfer in announced.items()}
+
+    def _keep(self, ways: asyncio.TaskGroup, announced: Announced) -> Announced:
+        """Those without a fault, unless all is given up; the others go their ways."""
+        if self._aborted is not None and self.phase is Phase.PREPARING:
+            self._give_up(f"aborted: {self._aborted}")
+        staying = {party: transfer for party, transfer in announced.items() if not party.fault}
+        for party in self._taking_part:
+            if party not in staying:
+                ways.create_task(party.settle())
+        self._taking_part = tuple(staying)
+        return staying
 
     async def _sent(self, receiving: "Mapping[Party, asyncio.Future[None]]") -> str:
         """Wait for the commit; returns why there will be none, or ""."""
@@ -179,6 +209,10 @@ class Transfer:
         await party.finish(self.request.version, self.request.sync_id, self._commit.result())
 
     @property
+    def _aborted(self) -> str | None:
+        return self._abort.result() if self._abort.done() else None
+
+    @property
     def _in_group(self) -> bool:
         return self.request.transport is not Transport.FILESYSTEM
 
@@ -202,17 +236,7 @@ class Transfer:
             self._answer.set_result(Refused(reason=RefusalReason.STALE, detail="the orchestrator's lease ended"))
         self._over.set()
         if was_ready:
-            landed = tuple(party.name for party in self._parties if party.landed)
-            self._report(
-                WeightSync(
-                    sync_id=self.request.sync_id,
-                    version=self.request.version,
-                    outcome=SyncOutcome.LANDED if landed else SyncOutcome.FAILED,
-                    seconds=self._now() - self._begin,
-                    engines=landed,
-                    detail="; ".join(f"{party.name}: {party.fault}" for party in self._parties if party.fault),
-                )
-            )
+            self._report(report_of(self.request, self._parties, self._now() - self._begin))
 
     def _give_up_the_rest(self) -> None:
         for party in self._parties:

@@ -42,7 +42,7 @@ def test_a_trainers_rank_may_be_killed_in_the_middle_of_a_transfer(sync_laborato
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("action", ["die", "http_500", "hang"])
 def test_an_engine_may_fail_in_every_call_of_a_transfer(sync_laboratory: Pool, action: str):
-    calls = ("pause", "offer", "start", "update", "finish", "reset", "resume", "generate")
+    calls = ("pause", "announce", "start", "update", "finish", "reset", "resume", "generate")
     each = [{"call": call, "action": action, "after": after} for call in calls for after in (False, True)]
     results = zip(each, sync_laboratory.run_all("engine_fails", each), strict=True)
     assert [f"{arguments}: {told}" for arguments, complaints in results for told in complaints] == []
@@ -69,6 +69,7 @@ def test_an_engine_whose_model_does_not_match_is_left_out(sync_laboratory: Pool,
     [
         "engine_joins_late",
         "engine_comes_back_with_old_weights",
+        "engine_is_killed_while_asleep",
         "two_orchestrators",
         "no_orchestrator",
         "orchestrator_comes_late",

@@ -46,6 +46,10 @@ async def engine_of(url: str, **limits: float) -> AsyncIterator[VllmEngine]:
 
 async def sync(engine: VllmEngine, transfer: Transfer, label: str) -> str:
     await engine.pause()
+    return await update(engine, transfer, label)
+
+
+async def update(engine: VllmEngine, transfer: Transfer, label: str) -> str:
     await engine.begin_update(transfer)
     checksum = await engine.receive(transfer)
     await engine.finish_update(label)
@@ -100,7 +104,7 @@ async def test_a_sample_that_is_frozen_over_a_sync_tells_which_version_made_whic
         async with engine_of(fake.url) as engine:
             sample = asyncio.create_task(one(engine, [65], 200))
             await asyncio.to_thread(begun.wait)
-            await sync(engine, transfer, "1.4")
+            await update(engine, transfer, "1.4")
             completion = await sample
     assert [span.label for span in completion.versions] == [None, "1.4"]
     assert sum(span.tokens for span in completion.versions) == len(completion.token_ids) == 200
@@ -120,6 +124,46 @@ async def test_other_names_are_refused_by_name_and_the_engine_is_as_it_was(
         completion = await one(engine, [1])
     assert (status.update_open, status.label) == (False, None)
     assert completion.finish_reason == "length"
+
+
+async def test_an_engine_is_compared_with_what_is_announced_while_it_serves(
+    fake: RunningFakeEngine, tmp_path: Path
+) -> None:
+    async with engine_of(fake.url) as engine:
+        await engine.compare(file_transfer(WEIGHTS, tmp_path / "w"))
+        offered = {**WEIGHTS, "norm.weight": torch.ones(4, dtype=torch.float16)}
+        with pytest.raises(WeightsMismatchError, match=r"engine e0: compare: .*norm\.weight"):
+            await engine.compare(file_transfer(offered, tmp_path / "w"))
+        status = await engine.status()
+        assert (status.paused, status.update_open) == (False, False)
+        assert (await one(engine, [1])).finish_reason == "length"
+
+
+async def test_nothing_is_read_before_all_is_written(fake: RunningFakeEngine, tmp_path: Path) -> None:
+    transfer = file_transfer(WEIGHTS, tmp_path / "w", bucket_bytes=64, deadline_s=0.3)
+    write_files(WEIGHTS, transfer)
+    (tmp_path / "w" / "weights.json").unlink()
+    async with engine_of(fake.url) as engine:
+        with pytest.raises(UpdateFailedError, match=r"weights\.json did not come within 0\.3 s"):
+            await sync(engine, transfer, "1.4")
+    assert fake.engine.transfer.origins == []
+
+
+@pytest.mark.parametrize("level", [1, 2])
+async def test_an_engine_that_sleeps_is_neither_paused_nor_updated(
+    fake: RunningFakeEngine, tmp_path: Path, level: int
+) -> None:
+    fake.engine.sleep(level)
+    async with engine_of(fake.url) as engine:
+        status = await engine.status()
+        assert (status.healthy, status.paused) == (True, True)
+        with pytest.raises(EngineRefusedError, match="paused or asleep already"):
+            await engine.pause()
+        with pytest.raises(UpdateFailedError, match="sleeps"):
+            await engine.begin_update(file_transfer(WEIGHTS, tmp_path / "w"))
+        fake.engine.wake_up()
+        await one(engine, [1])
+    assert bool(fake.engine.events("torn")) == (level == 2)
 
 
 async def test_an_update_of_an_engine_that_generates_is_refused(fake: RunningFakeEngine, tmp_path: Path) -> None:
@@ -157,7 +201,7 @@ async def test_files_that_never_come_fail_the_update_at_its_deadline(fake: Runni
     transfer = file_transfer(WEIGHTS, tmp_path / "w", bucket_bytes=64, deadline_s=0.3)
     write_files(WEIGHTS, transfer, stop_after=1)
     async with engine_of(fake.url) as engine:
-        with pytest.raises(UpdateFailedError, match=r"00001\.safetensors did not come within 0\.3 s"):
+        with pytest.raises(UpdateFailedError, match=r"weights\.json did not come within 0\.3 s"):
             await sync(engine, transfer, "1.4")
 
 

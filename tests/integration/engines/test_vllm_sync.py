@@ -24,7 +24,12 @@ LONG_SAMPLE = SamplingParams(max_tokens=1800, temperature=0.0, logprobs=True)
 
 
 async def take(engine: VllmEngine, transfer: Transfer, label: str) -> str:
+    await engine.compare(transfer)
     await engine.pause()
+    return await update(engine, transfer, label)
+
+
+async def update(engine: VllmEngine, transfer: Transfer, label: str) -> str:
     await engine.begin_update(transfer)
     checksum = await engine.receive(transfer)
     await engine.finish_update(label)
@@ -34,10 +39,15 @@ async def take(engine: VllmEngine, transfer: Transfer, label: str) -> str:
 
 
 async def sync_by_files(lab: Lab, engines: list[VllmEngine], seed: int, label: str) -> list[str]:
+    transfer = files_of_next(lab, seed, label)
+    return await asyncio.gather(*(take(engine, transfer, label) for engine in engines))
+
+
+def files_of_next(lab: Lab, seed: int, label: str) -> Transfer:
     weights = lab.model.next_version(seed)
     transfer = file_transfer(weights, lab.directory / label, bucket_bytes=BUCKET_BYTES, deadline_s=120)
     write_files(weights, transfer)
-    return await asyncio.gather(*(take(engine, transfer, label) for engine in engines))
+    return transfer
 
 
 async def one(engine: VllmEngine, prompt: list[int], sampling: SamplingParams = GREEDY) -> Completion:
@@ -88,7 +98,7 @@ async def test_a_sample_in_flight_goes_on_with_the_new_weights_and_says_from_whe
         await asyncio.sleep(0.005)
     await engine.pause()
     assert not sample.done()
-    await sync_by_files(lab, [engine], seed=14, label="1.4")
+    await update(engine, files_of_next(lab, seed=14, label="1.4"), "1.4")
     completion = await sample
     assert [span.label for span in completion.versions] == ["1.3", "1.4"]
     made_before = completion.versions[0].tokens
@@ -116,7 +126,12 @@ async def test_weights_that_do_not_match_are_refused_by_name_and_the_old_version
         r"model\.norm\.weight: bfloat16, the model has float32": {**good, norm: good[norm].bfloat16()},
         r"model\.extra: the model has no such weight": {**good, "model.extra": torch.ones(3)},
     }
+    for message, weights in wrong.items():
+        with pytest.raises(WeightsMismatchError, match=message):
+            await engine.compare(file_transfer(weights, lab.directory / "never"))
     await engine.pause()
+    with pytest.raises(EngineRefusedError, match="paused or asleep already"):
+        await engine.pause()
     for message, weights in wrong.items():
         with pytest.raises(WeightsMismatchError, match=message):
             await engine.begin_update(file_transfer(weights, lab.directory / "never"))

@@ -34,8 +34,11 @@ class WarpLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        # Of those that were cancelled some stand before the next one, for which the loop would really wait.
+        next_s = min((timer.when() for timer in timers if not timer.cancelled()), default=None)
+        if not self._ready and next_s is not None:  # type: ignore[attr-defined]
+            self.now = max(self.now, next_s)
         super()._run_once()  # type: ignore[misc]
 
 
@@ -139,7 +142,14 @@ class ModelEngine:
         await self._call("abort", effect)
         return 0
 
+    async def compare(self, transfer: Transfer) -> None:
+        if transfer.tensors != self.tensors:
+            raise WeightsMismatchError(self.name, "compare", "w is of another shape")
+        await self._call("compare", lambda: None)
+
     async def pause(self) -> None:
+        if self.paused:
+            raise EngineRefusedError(self.name, "pause", "it is paused already")
         await self._call("pause", lambda: setattr(self, "paused", True))
 
     async def resume(self) -> None:

@@ -129,10 +129,10 @@ async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_lease_
     assert [(member.leases, member.pins) for member in pool.members] == [(0, 0), (0, 0)]
 
 
-@pytest.mark.parametrize("moved", ["begin_sync", "tear", "lose"])
+@pytest.mark.parametrize("moved", ["take", "tear", "lose"])
 async def test_an_engine_in_a_transfer_torn_or_away_gets_no_work(pool: Pool, moved: str) -> None:
     land(pool, [pool.members[0]], version(2))
-    getattr(pool, moved)(pool.members[0], *(["fault"] if moved != "begin_sync" else []))
+    getattr(pool, moved)(pool.members[0], *(["fault"] if moved != "take" else []))
     leased: list = []
     waiting = asyncio.ensure_future(hold(pool, leased))
     await settled()
@@ -160,7 +160,7 @@ async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool
 async def test_what_a_displaced_attempt_lands_late_is_served_to_nobody(pool: Pool) -> None:
     one, two = pool.members
     pool.note(state(attempt=1, landed=version(5)))
-    pool.begin_sync(one)
+    pool.take(one)
     pool.note(state(attempt=2, landed=version(5)))
     pool.see(two, label(version(5)), workers=1)
     land(pool, [one], version(700, attempt=1))

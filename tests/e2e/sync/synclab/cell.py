@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 from crashlab.audit import Audit, collect
 from crashlab.collective import star
@@ -97,6 +98,12 @@ class Cell:
     def kill(self, name: str) -> None:
         """SIGKILL, now."""
         self._signal(name, signal.SIGKILL)
+
+    def put_to_sleep(self, number: int) -> None:
+        """Have an engine sleep so deep that it drops its weights."""
+        url = f"http://127.0.0.1:{self.ports.engines[number]}/sleep?level=2"
+        with urlopen(Request(url, method="POST"), timeout=5):
+            return
 
     def freeze(self, name: str, seconds: float) -> None:
         """Stop a process for a while: everything that it says or hears is late."""

@@ -12,7 +12,7 @@ from synclab.scenarios import cell
 from synclab.verdict import complaints_about
 
 VICTIMS = ("server", "orchestrator", "engine-0", "engine-1", "rank-0", "rank-1")
-CALLS = ("pause", "resume", "abort", "offer", "start", "update", "finish", "reset", "tokenize", "generate", "status")
+CALLS = ("pause", "resume", "abort", "announce", "start", "update", "finish", "reset", "tokenize", "generate", "status")
 LAST_EVENT_S = 3.0
 
 

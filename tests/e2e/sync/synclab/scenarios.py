@@ -107,6 +107,24 @@ def engine_comes_back_with_old_weights(directory: Path) -> list[str]:
 
 
 @scenario
+def engine_is_killed_while_asleep(directory: Path) -> list[str]:
+    """Somebody puts engines to sleep while the run goes on: one is killed at once, the other when it is noticed."""
+    with cell(directory) as running:
+
+        def strike() -> None:
+            for number in (0, 1):
+                running.put_to_sleep(number)
+            running.kill("engine-0")
+
+        running.at(1.5, strike)
+        running.train(pace=Pace(step_s=0.15))
+        slept = [any(e["kind"] == "asleep" for e in running.engine_events(number)) for number in (0, 1)]
+        awake = [] if all(slept) else [f"an engine never slept: {slept}"]
+        killed = [*expect_killed(running, "engine-0"), *expect_killed(running, "engine-1")]
+        return awake + killed + complaints_about(running)
+
+
+@scenario
 def two_orchestrators(directory: Path) -> list[str]:
     """The second waits until the first is gone, then takes over."""
     with cell(directory) as running:

@@ -1,21 +1,22 @@
-"""Who gets which ranks of the group, and what a prepare is answered."""
+"""Who gets which ranks of the group, what a prepare is answered, and how a transfer is reported."""
 
 from collections.abc import Mapping, Sequence
 
+from dataserver.weight_sync import SyncOutcome, WeightSync
 from orchestrator.engines.interface import Transfer as EngineTransfer
 from orchestrator.engines.interface import Transport
 from orchestrator.transfers.party import Party
 from orchestrator.transfers.values import PrepareRequest, Ready, ReadyEngine, RefusalReason, Refused
 
 
-def offers_for(request: PrepareRequest, parties: Sequence[Party], deadline_s: float) -> dict[Party, EngineTransfer]:
+def announcements(request: PrepareRequest, parties: Sequence[Party], deadline_s: float) -> dict[Party, EngineTransfer]:
     """The transfer as each engine sees it. Rank 0 is the trainer's; workers follow, engine by engine."""
     in_group = request.transport is not Transport.FILESYSTEM
     group_size = 1 + sum(party.member.workers for party in parties) if in_group else 0
-    offers = {}
+    announced = {}
     first_rank = 1
     for party in parties:
-        offers[party] = EngineTransfer(
+        announced[party] = EngineTransfer(
             sync_id=request.sync_id,
             transport=request.transport,
             tensors=request.tensors,
@@ -27,17 +28,17 @@ def offers_for(request: PrepareRequest, parties: Sequence[Party], deadline_s: fl
             directory=request.directory,
         )
         first_rank += party.member.workers
-    return offers
+    return announced
 
 
-def ready_answer(offers: Mapping[Party, EngineTransfer], expires_s: float) -> Ready:
+def ready_answer(announced: Mapping[Party, EngineTransfer], expires_s: float) -> Ready:
     """The answer when engines wait."""
     return Ready(
         engines=tuple(
-            ReadyEngine(name=party.name, first_rank=offer.first_rank, workers=party.member.workers)
-            for party, offer in offers.items()
+            ReadyEngine(name=party.name, first_rank=transfer.first_rank, workers=party.member.workers)
+            for party, transfer in announced.items()
         ),
-        group_size=next(iter(offers.values())).group_size,
+        group_size=next(iter(announced.values())).group_size,
         expires_s=expires_s,
     )
 
@@ -50,3 +51,16 @@ def refusal(parties: Sequence[Party], aborted: str | None) -> Refused:
     if any(party.mismatch for party in parties):
         return Refused(reason=RefusalReason.MISMATCH, detail=faults)
     return Refused(reason=RefusalReason.EXPIRED, detail=f"no engine got ready: {faults}")
+
+
+def report_of(request: PrepareRequest, parties: Sequence[Party], seconds: float) -> WeightSync:
+    """How the transfer ended, `seconds` after its prepare."""
+    landed = tuple(party.name for party in parties if party.landed)
+    return WeightSync(
+        sync_id=request.sync_id,
+        version=request.version,
+        outcome=SyncOutcome.LANDED if landed else SyncOutcome.FAILED,
+        seconds=seconds,
+        engines=landed,
+        detail="; ".join(f"{party.name}: {party.fault}" for party in parties if party.fault),
+    )
