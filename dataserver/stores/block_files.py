@@ -12,6 +12,9 @@ from dataserver.stores.manifest import Manifest
 from dataserver.stores.spans import CheckedSource
 from dataserver.stores.tables import Blocks
 
+# What Arrow may hold of a block between two passes over it.
+KEPT_BYTES = 50 << 20
+
 
 class NearBlocks:
     """Blocks of a local file."""
@@ -55,13 +58,29 @@ class FarBlocks:
 
 
 class HeldBlock:
-    """One block of which the bytes are at hand."""
+    """One block of which the bytes are at hand: they are checked, then decoded. Of small ones Arrow's part is kept."""
 
     def __init__(self, file: FarBlocks, fetched: Sequence[Fetched], names: Sequence[str]) -> None:
         self._file = file
         self._fetched = fetched
         self._names = names
+        self._kept: list[pa.RecordBatch] | None = None
+
+    def checked(self, block: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its record batches of the columns `names`, which contain those that are served."""
+        kept: list[pa.RecordBatch] = []
+        total = 0
+        for batch in self._file.decode(block, self._fetched, names):
+            total += batch.nbytes
+            if total <= KEPT_BYTES:
+                kept.append(batch)
+            else:
+                kept.clear()
+            yield batch
+        self._kept = kept if total <= KEPT_BYTES else None
 
     def batches(self, block: int) -> Iterator[pa.RecordBatch]:
         """See `decoded.BlockFile`."""
+        if self._kept is not None:
+            return iter(self._kept)
         return self._file.decode(block, self._fetched, self._names)

@@ -42,6 +42,12 @@ BLOCK_FIELDS = (
     "decoding_bytes",  # what Arrow holds at most while the block is decoded
 )
 
+# What `Blocks.needed_bytes` adds up: fields, and how often each counts.
+_NEEDED = {
+    BLOCK_FIELDS.index(name): times
+    for name, times in (("tokens", 5), ("rows", 8), ("extra_bytes", 1), ("decoding_bytes", 1))
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
@@ -60,15 +66,13 @@ class Blocks:
 
         Arrow's part, then 4 bytes a token, 1 of mask, 8 a row, and those of weights and images.
         """
-        return self._needed_bytes(slice(None))
+        found: NDArray[np.int64] = self.table[:, list(_NEEDED)] @ np.array(list(_NEEDED.values())) + 8
+        return found
 
     def needed_bytes_of(self, block: int) -> int:
         """`needed_bytes` of one block, as the table has it now."""
-        return int(self._needed_bytes(slice(block, block + 1))[0])
-
-    def _needed_bytes(self, blocks: slice) -> NDArray[np.int64]:
-        found = self.field("tokens")[blocks] * 5 + (self.field("rows")[blocks] + 1) * 8
-        return found + self.field("extra_bytes")[blocks] + self.field("decoding_bytes")[blocks]
+        record: list[int] = self.table[block].tolist()
+        return 8 + sum(times * record[at] for at, times in _NEEDED.items())
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The block of each row of the shard, int64[n]."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.block_cache import BlockCache
-from dataserver.stores.block_files import FarBlocks, HeldBlock
+from dataserver.stores.block_files import KEPT_BYTES, FarBlocks, HeldBlock
 from dataserver.stores.decoded import DECODERS
 from dataserver.stores.far_block import Fetched
 from dataserver.stores.far_files import far_decoding_bytes
@@ -115,17 +115,18 @@ class Touching:
         if not isinstance(file, FarBlocks):
             raise TypeError(f"blocks of '{self._manifest.shards[shard].path}' are not read by ranges")
         stored = int(self.index.tables.blocks[shard].field("decoding_bytes")[number])
-        with self._cache.room(stored + min(_CHECK_TIMES * stored, _CHECK_BYTES)):
+        with self._cache.room(stored + min(_CHECK_TIMES * stored, _CHECK_BYTES + KEPT_BYTES)):
             fetched = file.read_first(number)
+            held = HeldBlock(file, fetched, self._manifest.served_columns(shard))
             try:
                 with DECODERS:
-                    self._fill(block, shard, number, fetched, file)
+                    self._fill(block, shard, number, fetched, held)
             except StoreRefusedError as error:
                 raise StoreDamagedError(error.message, **error.details) from error
             with suppress(StoreDamagedError):  # told to whoever reads the block
-                reader.preload(number, HeldBlock(file, fetched, self._manifest.served_columns(shard)))
+                reader.preload(number, held)
 
-    def _fill(self, block: int, shard: int, number: int, fetched: list[Fetched], file: FarBlocks) -> None:
+    def _fill(self, block: int, shard: int, number: int, fetched: list[Fetched], held: HeldBlock) -> None:
         first_row, blocks = int(self.index.row_begins[block]), self.index.tables.blocks[shard]
         where = Where(
             shard=self._manifest.shards[shard].path,
@@ -137,7 +138,7 @@ class Touching:
         names = selected_columns(columns, self._manifest.loss_mask)
         collected = _Collected(arrays={name: [] for name in (LENGTHS, FIRST_TARGETS, TARGETS, WEIGHTS)})
         scan = _OneBlock(loss_mask=self._manifest.loss_mask, building=collected, first_row=first_row)
-        found = scan_block(scan, where, file.decode(number, fetched, names))
+        found = scan_block(scan, where, held.checked(number, names))
         arrays = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in collected.arrays.items()}
         arrays[BLOCKS] = record = self._record(shard, blocks.table[number], found, fetched)
         needed = Blocks(table=record.reshape(1, -1), row_begins=np.array([0, found.rows])).needed_bytes_of(0)
