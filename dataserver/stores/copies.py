@@ -164,7 +164,7 @@ class JsonCopies:
 
 def _stamp_of(path: Path) -> tuple[Path, FileStamp]:
     stat = path.stat()
-    return path, FileStamp(size=stat.st_size, version=f"{stat.st_mtime_ns} {stat.st_ino}")
+    return path, FileStamp(size=stat.st_size, version=f"{stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}")
 
 
 def _digest_of(source: ByteSource) -> str:

@@ -9,7 +9,7 @@ Implemented by `local_files` and `remote_files`; nothing else knows whether a st
 
 import mmap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -22,10 +22,16 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStamp:
-    """What tells a file from a later one of its name. `version` is opaque: only equality counts."""
+    """What tells a file from a later one of its name. `version` is opaque: only equality counts.
+
+    `changed_ns`: when anything of a local file was changed last (ctime), in ns; 0 elsewhere. Nobody can set it back, as
+    they can the rest; but a link or other permissions move it too, so it is no part of equality. Where it moved alone,
+    the contents decide.
+    """
 
     size: int
     version: str
+    changed_ns: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.size} bytes, {self.version}"

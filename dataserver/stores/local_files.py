@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataserver.errors import StoreRefusedError
-from dataserver.stores.files import FileStamp, is_hidden
+from dataserver.errors import InternalError, StoreRefusedError
+from dataserver.stores.files import FileStamp, ShardFiles, is_hidden
+from dataserver.stores.index import file_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,14 @@ class LocalSource:
         """See `files.ByteSource`."""
         with self.local_path.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), end - begin, begin)
+
+
+def local_digest(files: ShardFiles, path: str) -> str:
+    """XXH3-128, in hex, of a file that is on a local disk."""
+    source = files.open(path)
+    if source.local_path is None:
+        raise InternalError(f"'{path}' of '{files.name}' is not on a local disk")
+    return file_digest(source.local_path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +64,8 @@ class LocalFiles:
     def stat(self, path: str) -> FileStamp:
         """See `files.StoreFiles`. Links are followed."""
         found = (self.root / path).stat()
-        return FileStamp(size=found.st_size, version=f"modified {found.st_mtime_ns} ns, inode {found.st_ino}")
+        version = f"modified {found.st_mtime_ns} ns, inode {found.st_ino}"
+        return FileStamp(size=found.st_size, version=version, changed_ns=found.st_ctime_ns)
 
     def open(self, path: str) -> LocalSource:
         """See `files.StoreFiles`."""

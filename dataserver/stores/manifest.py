@@ -17,7 +17,7 @@ from dataserver.wire.store_info import ImageFigures
 
 # Part of every name in the index directory: tick it when the manifest, the index arrays or a
 # rule of admission changes, so that nothing older is taken for valid.
-INDEX_VERSION = 7
+INDEX_VERSION = 8
 
 # Array of the index, there for stores with weights: those of each row's targets.
 WEIGHTS = "weights.f8"

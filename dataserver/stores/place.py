@@ -1,14 +1,18 @@
 """Where a store lies, and what the index directory has of it."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
 
-from dataserver.errors import StoreNotFoundError
+from dataserver.errors import InvalidConfigError, StoreNotFoundError
 from dataserver.stores.discovery import Discovery, discover
+from dataserver.stores.files import FileStamp
+from dataserver.stores.index import write_atomically
+from dataserver.stores.local_files import local_digest
 from dataserver.stores.manifest import INDEX_VERSION, Manifest
 from dataserver.stores.remote_files import discover_url
 from dataserver.stores.schema import Admission, LossMask
@@ -44,8 +48,27 @@ class Place:
             return None
         if tuple(shard.path for shard in manifest.shards) != discovery.paths:
             return None
-        if any(discovery.files.stat(shard.path) != shard.stamp for shard in manifest.shards):
+        stamps = [discovery.files.stat(shard.path) for shard in manifest.shards]
+        if any(stamp != shard.stamp for stamp, shard in zip(stamps, manifest.shards, strict=True)):
             return None
+        return self._with_times(manifest, stamps, discovery)
+
+    def _with_times(self, manifest: Manifest, stamps: Sequence[FileStamp], discovery: Discovery) -> Manifest | None:
+        """The manifest with the times of last change as they are now; None if one moved together with contents."""
+        moved = [
+            shard.path
+            for stamp, shard in zip(stamps, manifest.shards, strict=True)
+            if stamp.changed_ns != shard.stamp.changed_ns
+        ]
+        if not moved or manifest.admission is Admission.LAZY:
+            return manifest
+        digests = {shard.path: shard.digest for shard in manifest.shards}
+        if any(local_digest(discovery.files, path) != digests[path] for path in moved):
+            return None
+        shards = (replace(shard, stamp=stamp) for stamp, shard in zip(stamps, manifest.shards, strict=True))
+        manifest = replace(manifest, shards=tuple(shards))
+        with suppress(InvalidConfigError):  # an index that cannot be written is compared again next time
+            write_atomically(self.manifest_path, manifest.to_json())
         return manifest
 
 

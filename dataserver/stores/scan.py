@@ -125,7 +125,8 @@ def _unchanged(files: StoreFiles, relative: str) -> Iterator[FileStamp]:
     """Refuse a file that changes while it is scanned."""
     before = files.stat(relative)
     yield before
-    if files.stat(relative) != before:
+    after = files.stat(relative)
+    if after != before or after.changed_ns != before.changed_ns:
         raise StoreRefusedError(
             f"Shard '{relative}' changed while it was being read. Admit a store when it is complete.", shard=relative
         )

@@ -85,7 +85,7 @@ class ShardResults:
             shutil.rmtree(self._used.pop(), ignore_errors=True)
 
     def _path(self, path: str, stamp: FileStamp) -> Path:
-        key = json.dumps([self.place, path, stamp.size, stamp.version, INDEX_VERSION])
+        key = json.dumps([self.place, path, stamp.size, stamp.version, stamp.changed_ns, INDEX_VERSION])
         directory = self.index / "shards" / xxhash.xxh3_128_hexdigest(key.encode())
         if directory not in self._used:
             self._used.append(directory)

@@ -18,7 +18,8 @@ from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import BlockFile, DecodedReader
 from dataserver.stores.files import ByteSource, ShardFiles
 from dataserver.stores.joint_map import map_jointly
-from dataserver.stores.manifest import Manifest
+from dataserver.stores.local_files import local_digest
+from dataserver.stores.manifest import Manifest, Shard
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.neighbours import joined, neighbours_of
 from dataserver.stores.slices import ShardReader, Slices, Wanted, gathered, grouped
@@ -57,6 +58,7 @@ class ShardRows:
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._next_check = 0
         self._checked_at = [0.0] * len(manifest.shards)
+        self._changed_ns = [shard.stamp.changed_ns for shard in manifest.shards]
         self._cache = cache
         self._disk_cache = disk_cache
         self._owner = object()
@@ -215,5 +217,18 @@ class ShardRows:
             raise StoreDamagedError(
                 f"Shard '{shard.path}' in '{self._files.name}' changed after it was admitted: it was {shard.stamp} "
                 f"and is {stamp}. Stores are immutable: put new data under a new name.",
+                shard=shard.path,
+            )
+        if stamp.changed_ns != self._changed_ns[number]:
+            self._check_contents(shard)
+            self._changed_ns[number] = stamp.changed_ns
+
+    def _check_contents(self, shard: Shard) -> None:
+        """Of a file of which only the last change moved; copies and ranges are compared when they are read."""
+        is_read = not shard.copy_digest and self._tables.fetch is None
+        if is_read and local_digest(self._files, shard.path) != shard.digest:
+            raise StoreDamagedError(
+                f"Shard '{shard.path}' in '{self._files.name}' changed after it was admitted: its contents are others, "
+                "though size and modification time are the same. Stores are immutable: put new data under a new name.",
                 shard=shard.path,
             )
