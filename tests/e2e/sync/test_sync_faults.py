@@ -16,12 +16,13 @@ MOMENTS = (
 )
 
 
+@pytest.mark.timeout(300)
 def test_syncs_and_evals_of_an_undisturbed_run_are_whole(sync_laboratory: Pool):
     assert sync_laboratory.run("undisturbed") == []
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_orchestrator_server_and_engine_may_be_killed_in_every_phase_of_a_handover(sync_laboratory: Pool, moment: str):
     each = [{"victim": victim, "moment": moment} for victim in VICTIMS]
@@ -30,7 +31,7 @@ def test_orchestrator_server_and_engine_may_be_killed_in_every_phase_of_a_handov
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["prepared", "sending", "before_commit", "in_commit"])
 def test_a_trainers_rank_may_be_killed_in_the_middle_of_a_transfer(sync_laboratory: Pool, moment: str):
     each = [{"victim": victim, "moment": moment} for victim in ("rank-0", "rank-1")]
@@ -39,7 +40,7 @@ def test_a_trainers_rank_may_be_killed_in_the_middle_of_a_transfer(sync_laborato
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("action", ["die", "http_500", "hang"])
 def test_an_engine_may_fail_in_every_call_of_a_transfer(sync_laboratory: Pool, action: str):
     calls = ("pause", "announce", "start", "update", "finish", "reset", "resume", "generate")
@@ -49,21 +50,21 @@ def test_an_engine_may_fail_in_every_call_of_a_transfer(sync_laboratory: Pool, a
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["lost", "doubled", "delayed", "repeated"])
 def test_prepares_commits_and_aborts_may_be_lost_doubled_or_late(sync_laboratory: Pool, kind: str):
     assert sync_laboratory.run("calls_go_astray", kind=kind) == []
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("field", ["shape", "dtype"])
 def test_an_engine_whose_model_does_not_match_is_left_out(sync_laboratory: Pool, field: str):
     assert sync_laboratory.run("engine_holds_another_model", field=field) == []
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "story",
     [

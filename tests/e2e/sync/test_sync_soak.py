@@ -17,7 +17,7 @@ def tell(laboratory: Pool, seeds: list[int]) -> None:
     assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_random_kills_stops_and_losses_tear_and_lose_nothing(sync_laboratory: Pool):
     tell(sync_laboratory, list(SEEDS_OF_THE_SHORT_TEST))
 

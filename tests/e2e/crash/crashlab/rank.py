@@ -13,7 +13,7 @@ from dataserver.errors import AttemptAliveError
 from dataserver.run_spec import BatchSpec, RunSpec
 
 RUN = "crash"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LEASE_POLL_S = 0.05
 
 

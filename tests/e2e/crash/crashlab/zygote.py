@@ -22,7 +22,7 @@ from crashlab.scenarios import SCENARIOS
 
 Scenarios = Mapping[str, Callable[..., list[str]]]
 
-SCENARIO_LIMIT_S = 60
+SCENARIO_LIMIT_S = 200
 
 
 def run_forked(scenarios: Scenarios, scenario: str, arguments: dict[str, object], directory: Path) -> list[str]:

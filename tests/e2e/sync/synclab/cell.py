@@ -30,7 +30,7 @@ BATCH = BatchSpec(step_samples=4, micro_batch_tokens=16, max_epochs=1)
 STEPS = 12
 
 POLL_S = 0.01
-LIMIT_S = 50.0
+LIMIT_S = 150.0
 BACKOFF_S = 0.1
 MOST_LIVES = 12
 
@@ -38,10 +38,14 @@ Event = Callable[[], None]
 
 
 class Cell:
-    """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …"""
+    """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …
 
-    def __init__(self, directory: Path, *, kills: list[Kill] | None = None) -> None:
+    `patience` makes all deadlines of orchestrators so many times as long.
+    """
+
+    def __init__(self, directory: Path, *, kills: list[Kill] | None = None, patience: float = 1.0) -> None:
         self.directory = directory
+        self.patience = patience
         for name in ("pids", "fired", "weights", "engines"):
             (directory / name).mkdir()
         write_rows(directory / "store", ROWS)
@@ -57,7 +61,7 @@ class Cell:
         self._programs: dict[str, Callable[[], None]] = {}
         self._running: dict[int, str] = {}
         self._due: list[tuple[float, int, Event]] = []
-        self._life_over = False
+        self._awaited: list[tuple[int, Event]] = []
         self._forgotten: range | tuple[()] = ()
 
     # What stories do
@@ -81,10 +85,10 @@ class Cell:
         events = self.directory / "engines" / f"{number}.jsonl"
         self.start(f"engine-{number}", lambda: run_engine(self.ports.engines[number], events, **settings))
 
-    def orchestrate(self, number: int = 0, **settings: Any) -> None:
+    def orchestrate(self, number: int = 0) -> None:
         """Start an orchestrator."""
         name = "orchestrator" if number == 0 else f"orchestrator-{number}"
-        self.start(name, lambda: run_orchestrator(self.directory, self.ports, settings))
+        self.start(name, lambda: run_orchestrator(self.directory, self.ports, self.patience))
 
     def start(self, name: str, program: Callable[[], None]) -> None:
         """Start a process, and start it again whenever it is killed."""
@@ -94,6 +98,10 @@ class Cell:
     def at(self, seconds: float, event: Event) -> None:
         """Do something so many seconds after the beginning."""
         heapq.heappush(self._due, (self._begun + seconds, len(self._due) + int(1e6 * seconds), event))
+
+    def at_checkpoint(self, step: int, event: Event) -> None:
+        """Do something once the checkpoint of a step is there."""
+        self._awaited.append((step, event))
 
     def kill(self, name: str) -> None:
         """SIGKILL, now."""
@@ -196,6 +204,8 @@ class Cell:
                 raise RuntimeError(f"after {LIMIT_S:g} s there still run {sorted(self._running.values())}")
             while self._due and self._due[0][0] <= time.monotonic():
                 heapq.heappop(self._due)[2]()
+            while self._awaited and self._awaited[0][0] <= latest(self.place):
+                self._awaited.pop(0)[1]()
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
                 self._ended(self._running.pop(pid), os.waitstatus_to_exitcode(status))

@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,17 +84,17 @@ def run_engine(
     SharingFakeServer(port, engine, None).serve_forever()
 
 
-def run_orchestrator(directory: Path, ports: Ports, settings: Mapping[str, Any]) -> None:
+def run_orchestrator(directory: Path, ports: Ports, patience: float) -> None:
     """An orchestrator, until its work is done."""
     set_up_logs("text", "orchestrator")
-    config = orchestrator_config(directory, ports, settings)
+    config = orchestrator_config(directory, ports, patience)
     code = serve(config, f"127.0.0.1:{ports.server}", lambda line: print(line, flush=True))
     if code:
         sys.exit(code)
 
 
-def orchestrator_config(directory: Path, ports: Ports, settings: Mapping[str, Any]) -> OrchestratorConfig:
-    """As quick in everything as it allows."""
+def orchestrator_config(directory: Path, ports: Ports, patience: float) -> OrchestratorConfig:
+    """As quick in everything as it allows, times `patience`."""
     prompts = directory / "prompts.jsonl"
     if not prompts.exists():
         prompts.write_text('{"prompt": "one", "reference": "a"}\n{"prompt": "two", "reference": "b"}\n')
@@ -104,8 +103,8 @@ def orchestrator_config(directory: Path, ports: Ports, settings: Mapping[str, An
             "name": f"engine-{index}",
             "url": f"http://127.0.0.1:{port}",
             "restart": ["sh", "-c", f"kill -9 $(cat {directory}/pids/engine-{index})"],
-            "restart_timeout_s": 10,
-            "generate_timeout_s": 10,
+            "restart_timeout_s": 10 * patience,
+            "generate_timeout_s": 10 * patience,
         }
         for index, port in enumerate(ports.engines)
     ]
@@ -113,9 +112,13 @@ def orchestrator_config(directory: Path, ports: Ports, settings: Mapping[str, An
         {
             "run": {"name": RUN},
             "engines": engines,
-            "weights": {"prepare_timeout_s": 2, "transfer_timeout_s": 3, "finish_timeout_s": 3},
-            "pool": {"health_every_s": 0.1, "lease_s": 1},
-            "serve": {"listen": "127.0.0.1:0", "metrics_listen": "", "drain_s": 3},
+            "weights": {
+                "prepare_timeout_s": 2 * patience,
+                "transfer_timeout_s": 3 * patience,
+                "finish_timeout_s": 3 * patience,
+            },
+            "pool": {"health_every_s": 0.1, "lease_s": patience},
+            "serve": {"listen": "127.0.0.1:0", "metrics_listen": "", "drain_s": 3 * patience},
             "results": {"database": f"sqlite:///{directory / 'results.db'}"},
             "evals": [
                 {
@@ -124,10 +127,9 @@ def orchestrator_config(directory: Path, ports: Ports, settings: Mapping[str, An
                     "pin": each["pin"],
                     "prompts": {"file": str(prompts)},
                     "sampling": {"max_tokens": each["max_tokens"], "temperature": 0},
-                    "drain_timeout_s": 10,
+                    "drain_timeout_s": 10 * patience,
                 }
                 for each in EVALS
             ],
         }
-        | dict(settings)
     )

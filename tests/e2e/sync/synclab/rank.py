@@ -21,13 +21,15 @@ END, LOST = "end of run", "no server"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a step computes, what happens to calls, and how long the first step waits until weights are wanted.
+    """How long a step computes, what happens to calls, and how long the trainer waits until weights are wanted, once,
+    after step `wanted_after`.
 
     The run is short: on a busy machine it would be over before an orchestrator has said what its evals want.
     """
 
     step_s: float = 0.04
-    wanted_s: float = 10.0
+    wanted_s: float = 60.0
+    wanted_after: int = 0
     mischief: Mischief = WELL
 
 
@@ -42,9 +44,7 @@ class SyncRank(Rank):
         """Begin or join the attempt, take all steps and offers."""
         with DataClient(self.place.endpoints, patience_s=PATIENCE_S) as client:
             attempt = self._join(client)
-            if self.rank == 0:
-                self._wait_until_wanted(client)
-            self.collective.barrier()
+            self._wait_until_wanted(client, attempt.base.step)
             calls = Calls(self.pace.mischief)
             handing = Handing(client, attempt, self.collective, self.trigger, self.place.directory, calls)
             with client.stream(
@@ -71,12 +71,19 @@ class SyncRank(Rank):
                     self.trigger.reach(Moment.STEP_DONE, step.number)
                     if step.last or step.number % self.life.save_every == 0:
                         self._save(client, attempt, step)
+                    self._wait_until_wanted(client, step.number)
                 for offer in self._agreed(stream.offers()):
                     self._take(handing, offer)
                     stream.ack_offer(offer)
             handing.finish()
 
-    def _wait_until_wanted(self, client: DataClient) -> None:
+    def _wait_until_wanted(self, client: DataClient, step: int) -> None:
+        if step == self.pace.wanted_after:
+            if self.rank == 0:
+                self._await_wishes(client)
+            self.collective.barrier()
+
+    def _await_wishes(self, client: DataClient) -> None:
         deadline = time.monotonic() + self.pace.wanted_s
         while time.monotonic() < deadline:
             state = client.sync_state(RUN)

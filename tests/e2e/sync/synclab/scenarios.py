@@ -14,6 +14,9 @@ from synclab.rank import Pace
 from synclab.verdict import complaints_about
 from synclab.versions import TENSORS
 
+PATIENT = 10.0
+"""For stories in which nothing happens that excuses an eval that failed: no deadline passes on a busy machine."""
+
 Scenario = Callable[..., list[str]]
 SCENARIOS: dict[str, Scenario] = {}
 
@@ -32,9 +35,10 @@ def cell(
     engines: int = 2,
     orchestrator: bool = True,
     token_s: float = TOKEN_S,
+    patience: float = 1.0,
 ) -> Iterator[Cell]:
     """A server, engines and an orchestrator that run."""
-    made = Cell(directory, kills=kills)
+    made = Cell(directory, kills=kills, patience=patience)
     try:
         made.serve()
         for number in range(engines):
@@ -49,7 +53,7 @@ def cell(
 @scenario
 def undisturbed(directory: Path) -> list[str]:
     """Nothing goes wrong."""
-    with cell(directory) as running:
+    with cell(directory, patience=PATIENT) as running:
         running.train()
         return complaints_about(running, spared=True)
 
@@ -80,7 +84,7 @@ def engine_holds_another_model(directory: Path, *, field: str) -> list[str]:
     """A shape or type that does not match: that engine gets no weights, the other one does."""
     wrong = {"shape": {"shape": (9,)}, "dtype": {"dtype": "bfloat16"}}[field]
     tensors = (*TENSORS[:1], dataclasses.replace(TENSORS[1], **wrong), *TENSORS[2:])
-    with cell(directory, engines=1) as running:
+    with cell(directory, engines=1, patience=PATIENT) as running:
         running.engage(1, tensors=tensors)
         running.train()
         foreign = [e for e in running.engine_events(1) if e["kind"] in {"synced", "generated"}]
@@ -90,8 +94,8 @@ def engine_holds_another_model(directory: Path, *, field: str) -> list[str]:
 @scenario
 def engine_joins_late(directory: Path) -> list[str]:
     """One engine is there from the beginning, the other comes while the run goes on, and is synced before it serves."""
-    with cell(directory, engines=1) as running:
-        running.at(1.5, lambda: running.engage(1))
+    with cell(directory, engines=1, patience=PATIENT) as running:
+        running.at_checkpoint(3, lambda: running.engage(1))
         running.train(pace=Pace(step_s=0.25))
         events = [event["kind"] for event in running.engine_events(1)]
         unsynced = "generated" in events and "synced" not in events[: events.index("generated")]
@@ -146,17 +150,16 @@ def no_orchestrator(directory: Path) -> list[str]:
 @scenario
 def orchestrator_comes_late(directory: Path) -> list[str]:
     """It comes when half of the steps are done; the last version is evaluated all the same."""
-    with cell(directory, orchestrator=False) as running:
-        running.at(1.5, running.orchestrate)
-        running.train(pace=Pace(step_s=0.25, wanted_s=0))
+    with cell(directory, orchestrator=False, patience=PATIENT) as running:
+        running.at_checkpoint(6, running.orchestrate)
+        running.train(pace=Pace(wanted_after=6))
         return complaints_about(running, spared=True)
 
 
 @scenario
 def server_killed_while_an_eval_holds(directory: Path) -> list[str]:
     """The data server comes back, and the hold goes on."""
-    with cell(directory, token_s=0.06) as running:
-        running.at(1.6, lambda: running.kill("server"))
+    with cell(directory, kills=[Kill(victim="server", moment="step_done", version=5)], token_s=0.06) as running:
         running.train(pace=Pace(step_s=0.15))
         return expect_killed(running, "server") + complaints_about(running)
 
@@ -165,8 +168,8 @@ def server_killed_while_an_eval_holds(directory: Path) -> list[str]:
 def rewound_while_an_eval_runs(directory: Path) -> list[str]:
     """A person moves the run back under trainer and eval: both go on from there."""
     with cell(directory, token_s=0.06) as running:
-        running.at(2.5, running.rewind)
-        running.train(pace=Pace(step_s=0.15))
+        running.at_checkpoint(3, running.rewind)
+        running.train(pace=Pace(step_s=0.3))
         again = [] if running.lives > 1 else ["the trainer did not notice that the run was rewound"]
         return again + complaints_about(running)
 
@@ -175,8 +178,8 @@ def rewound_while_an_eval_runs(directory: Path) -> list[str]:
 def two_trainers(directory: Path) -> list[str]:
     """Another trainer takes the run over while the first is handing over; the first is refused, and never served."""
     with cell(directory) as running:
-        running.at(1.5, running.take_over)
-        running.train(pace=Pace(step_s=0.15))
+        running.at_checkpoint(3, running.take_over)
+        running.train(pace=Pace(step_s=0.3))
         return complaints_about(running)
 
 
