@@ -104,12 +104,17 @@ class Process:
         self.stop()
 
 
+KEPT: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface, kept from others by a socket that never listens, for servers that reuse one."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    KEPT.append(kept)
+    port: int = kept.getsockname()[1]
+    return port
 
 
 def is_listening(endpoint: str) -> bool:

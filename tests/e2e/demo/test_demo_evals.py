@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -107,6 +108,10 @@ def test_a_real_engine_or_its_orchestrator_may_be_killed(
 
 def module_of(pid: int, module: str) -> psutil.Process:
     """The job's process that runs such a module and was started first."""
-    children = psutil.Process(pid).children(recursive=True)
-    found = [each for each in children if each.cmdline()[1:2] == ["-m"] and each.cmdline()[2].startswith(module)]
+    found = []
+    for each in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):  # others come and go
+            words = each.cmdline()
+            if words[1:2] == ["-m"] and words[2].startswith(module):
+                found.append(each)
     return min(found, key=psutil.Process.create_time)

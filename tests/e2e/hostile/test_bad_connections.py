@@ -13,6 +13,7 @@ from hostilelab.wire import OK, Talk, Wire
 from dataserver.v1 import cursor_service_pb2, run_pb2, run_service_pb2
 
 SILENT_CLIENTS = 200
+SENT = "dataserver_micro_batches_sent_total"
 
 
 def test_clients_that_connect_and_say_nothing_keep_nobody_out(server: VictimServer, wire: Wire):
@@ -21,7 +22,7 @@ def test_clients_that_connect_and_say_nothing_keep_nobody_out(server: VictimServ
     host, port = server.endpoint.rsplit(":", 1)
     with ExitStack() as silent:
         for _ in range(SILENT_CLIENTS):
-            silent.enter_context(socket.create_connection((host, int(port)), timeout=5))
+            silent.enter_context(socket.create_connection((host, int(port)), timeout=60))
         set_stage(wire)
         assert server.vitals().threads <= before.threads + POOL_THREADS
     after = server.settled(before)
@@ -36,7 +37,7 @@ def test_bytes_that_are_no_http2_end_only_their_connection(server: VictimServer,
     before = server.vitals()
     host, port = server.endpoint.rsplit(":", 1)
     for _ in range(20):
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(noise)
     assert server.settled(before).sockets <= before.sockets
 
@@ -52,21 +53,24 @@ def test_clients_that_open_and_vanish_leave_no_stream_and_free_their_rank(server
         hasty.close()
         talk.half_close()
     after = server.settled(before)
-    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+    assert after.streams == 0
+    assert after.sockets <= before.sockets
     begin_attempt(patient, begin(stage.run, holder="next", take_over=False))
     patient.close()
 
 
 def test_a_client_that_never_grants_credits_gets_no_more_than_it_asked_for(server: VictimServer, wire: Wire):
     stage = set_stage(wire)
+    assert server.settled(server.vitals()).streams == 0
+    before = server.metric(SENT)
     talk = Talk(wire, [open_of(stage.run, stage.attempt, credits=1).SerializeToString()])
     kinds = [talk.hear().WhichOneof("message") for _ in range(3)]
     assert kinds == ["opened", "step_begun", "micro_batch"]
-    # A micro-batch is counted soon after it was sent: other calls are answered between.
+    # A micro-batch is counted soon after it was sent.
+    while server.metric(SENT) == before:
+        pass
     assert set_stage(wire).attempt.number == 1
-    sent = server.metric("dataserver_micro_batches_sent_total")
-    assert set_stage(wire).attempt.number == 1
-    assert server.metric("dataserver_micro_batches_sent_total") == sent
+    assert server.metric(SENT) == before + 1
     talk.say(credit(1).SerializeToString())
     assert talk.hear().WhichOneof("message") == "micro_batch"
     talk.cancel()
@@ -79,7 +83,7 @@ def test_a_stream_that_is_half_closed_in_the_middle_of_a_step_ends_well_at_once(
         status, answers = wire.conversation([open_of(stage.run, stage.attempt, credits=1).SerializeToString()])
         assert status == OK
         assert len(answers) <= 3
-    assert server.settled(before).streams == before.streams
+    assert server.settled(before).streams == 0
 
 
 def test_a_newer_open_of_a_rank_ends_the_older_stream(wire: Wire):
@@ -102,7 +106,8 @@ def test_many_streams_that_open_in_vain_leave_nothing_behind(server: VictimServe
         with pytest.raises(grpc.RpcError):
             Talk(wire, [open_of("nobody", run_pb2.Attempt(number=1, attempt_id="nobody's")).SerializeToString()]).hear()
     after = server.settled(before)
-    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+    assert after.streams == 0
+    assert after.sockets <= before.sockets
 
 
 def test_streams_that_never_open_keep_nobody_waiting(server: VictimServer, wire: Wire):
@@ -115,7 +120,8 @@ def test_streams_that_never_open_keep_nobody_waiting(server: VictimServer, wire:
         talk.cancel()
     silent.close()
     after = server.settled(before)
-    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+    assert after.streams == 0
+    assert after.sockets <= before.sockets
 
 
 def test_calls_that_their_client_gives_up_leave_nothing_behind(server: VictimServer, wire: Wire):
@@ -126,7 +132,8 @@ def test_calls_that_their_client_gives_up_leave_nothing_behind(server: VictimSer
         wire.abandon("/dataserver.v1.CursorService/DescribeStep", describe)
         wire.abandon(RUNS + "WatchRun", run_service_pb2.WatchRunRequest(run=stage.run).SerializeToString())
     after = server.settled(before)
-    assert (after.streams, after.sockets) == (before.streams, before.sockets)
+    assert after.streams == 0
+    assert after.sockets <= before.sockets
 
 
 def test_headers_of_absurd_size_end_only_their_call(wire: Wire):

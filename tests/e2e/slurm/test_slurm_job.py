@@ -11,7 +11,7 @@ import psutil
 import pytest
 from slurmlab.cluster import LIMIT_S, Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = REPOSITORY / "deploy" / "slurm" / "job.sbatch"

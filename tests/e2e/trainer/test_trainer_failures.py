@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from trainercrash.stage import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ def test_an_attempt_waits_for_its_predecessor_to_end(store, connect, spec):
         next(stream)
         with logged("for the attempt before to end") as refused, ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(begin, client, spec, holder="successor", wait_alive_s=60)
-            assert refused.wait(30)
+            assert refused.wait(60)
             stream.close()
             assert waiting.result(30).number == 2
 

@@ -125,7 +125,7 @@ def test_a_rank_that_meets_a_restarted_server_goes_on_with_the_offer_that_it_has
 
 
 def test_a_server_that_stays_away_after_the_last_step_is_told_from_the_end_of_the_run(job):
-    with job() as job, DataClient(job.server.endpoint, patience_s=0.5) as job.client:
+    with job() as job, DataClient(job.server.endpoint, patience_s=2.0) as job.client:
         job.client.request_sync("run", None)
         job.opening_offers()
         job.take_all_steps()

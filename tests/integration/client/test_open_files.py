@@ -12,7 +12,7 @@ def test_a_server_without_file_descriptors_names_the_limit_and_goes_on_when_ther
     serve, connect, spec
 ) -> None:
     server = serve()
-    client = connect(server.endpoint, patience_s=0.3)
+    client = connect(server.endpoint, patience_s=2.0)
     client.list_stores()
     pid = server._process.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)

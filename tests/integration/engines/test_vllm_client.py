@@ -191,17 +191,17 @@ async def test_a_trainer_that_dies_in_the_middle_fails_the_update_before_its_dea
     sender = GlooSender(WEIGHTS, workers=1, bucket_bytes=64, deadline_s=60)
     async with engine_of(fake.url) as engine:
         sending = sender.start(stop_after=1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(55):
             with pytest.raises(UpdateFailedError, match="was lost"):
                 await sync(engine, sender.transfer, "1.4")
     sending.join()
 
 
 async def test_files_that_never_come_fail_the_update_at_its_deadline(fake: RunningFakeEngine, tmp_path: Path) -> None:
-    transfer = file_transfer(WEIGHTS, tmp_path / "w", bucket_bytes=64, deadline_s=0.3)
+    transfer = file_transfer(WEIGHTS, tmp_path / "w", bucket_bytes=64, deadline_s=2)
     write_files(WEIGHTS, transfer, stop_after=1)
     async with engine_of(fake.url) as engine:
-        with pytest.raises(UpdateFailedError, match=r"weights\.json did not come within 0\.3 s"):
+        with pytest.raises(UpdateFailedError, match=r"weights\.json did not come within 2 s"):
             await sync(engine, transfer, "1.4")
 
 
@@ -234,7 +234,7 @@ async def test_no_answer_in_time_is_an_error_that_names_the_call(fake: RunningFa
 
 async def test_calls_of_an_update_are_never_repeated(fake: RunningFakeEngine, tmp_path: Path) -> None:
     fake.engine.fault(Fault(call="start", action="hang", after=True))
-    async with engine_of(fake.url, control_s=0.2) as engine:
+    async with engine_of(fake.url, control_s=2) as engine:
         await engine.pause()
         with pytest.raises(UpdateFailedError, match="no answer"):
             await engine.begin_update(file_transfer(WEIGHTS, tmp_path / "w"))

@@ -33,4 +33,4 @@ def test_a_transfer_is_put_into_words_of_vllm_s_own_nccl_engine() -> None:
     )
     assert found["update"] == {"names": ["w", "b"], "dtype_names": ["bfloat16", "float32"], "shapes": [[2, 3], [3]]}
     assert "the trainer at 127.0.0.1:29999" in found["fault"]
-    assert found["seconds"] < 30
+    assert found["seconds"] < 200, "it waited for its deadline"

@@ -106,8 +106,8 @@ async def test_an_eval_without_progress_ends_and_says_what_it_gave_up(prompts):
 
 async def test_progress_renews_the_patience(tmp_path):
     engine = ScriptedEngine("a")
-    engine.answer_s = 0.5  # four answers one after another take longer than the patience, each takes less
-    config = eval_config(write_prompts(tmp_path / "few.jsonl", 4), drain_timeout_s=1.5, max_in_flight=1)
+    engine.answer_s = 1.0  # four answers one after another take longer than the patience, each takes less
+    config = eval_config(write_prompts(tmp_path / "few.jsonl", 4), drain_timeout_s=3.5, max_in_flight=1)
     made = sampler(config, a_pool([engine]))
     await made.run()
     assert (len(made.answers), made.detail) == (4, "")

@@ -72,10 +72,13 @@ async def test_an_eval_is_triggered_shown_and_listed_with_its_figures_and_versio
 async def test_who_watches_sees_an_eval_through_its_life(tmp_path):
     async with a_served_run(tmp_path) as (run, stub):
         states = []
+        run.engines[0].gate.clear()
         async for answer in stub.WatchEvals(pb2.WatchEvalsRequest()):
             states.append(answer.eval.state)
             if answer.eval.state == pb2.EVAL_STATE_QUEUED:
                 run.land(version(0))
+            if answer.eval.state == pb2.EVAL_STATE_RUNNING:
+                run.engines[0].gate.set()
             if answer.eval.state == pb2.EVAL_STATE_DONE:
                 break
         assert list(dict.fromkeys(states)) == [

@@ -44,7 +44,7 @@ class Racers:
     def close(self) -> None:
         for racer in self._racers:
             racer.stdin.close()
-            assert racer.wait(timeout=30) == 0
+            assert racer.wait(timeout=100) == 0
             racer.stdout.close()
 
 
@@ -125,7 +125,7 @@ def test_threads_share_one_ledger(story):
     start = threading.Barrier(8)
 
     def work(rank: int) -> list[bool]:
-        start.wait(timeout=30)
+        start.wait(timeout=60)
         flags = []
         for step in range(1, ROUNDS + 1):
             story.ledger.request_sync("run", step + rank)
@@ -152,12 +152,12 @@ def test_transactions_that_wait_for_each_other_are_run_again(postgres_database, 
             tries.append(first)
             runs.lock_by_name(connection, first)
             if len(tries) <= 2:
-                both_hold_one.wait(timeout=30)
+                both_hold_one.wait(timeout=60)
             runs.lock_by_name(connection, second)
 
         postgres_database.write(work)
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(cross, *names), pool.submit(cross, *reversed(names))]:
-            done.result(timeout=60)
+            done.result(timeout=100)
     assert len(tries) > 2

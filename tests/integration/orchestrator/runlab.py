@@ -34,7 +34,7 @@ from orchestrator.v1.weight_transfer_service_pb2_grpc import WeightTransferServi
 
 RUN = "chat"
 STEPS = 10
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 # An eval of one answer ends when the test lets it.
 scored = threading.Semaphore(0)

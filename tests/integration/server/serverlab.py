@@ -17,7 +17,7 @@ from dataserver.v1.batch_service_pb2_grpc import BatchServiceStub
 from dataserver.v1.run_service_pb2_grpc import RunServiceStub
 from dataserver.wire.status import error_of
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 LENGTHS = [5, 9, 4, 30, 17, 8, 12, 40, 22, 13] * 3
 ENDED = object()
 

@@ -17,7 +17,7 @@ from dataserver.storage.memory import MemoryStorage
 from dataserver.testing import running_server
 
 ROWS, SHARDS, PER_BLOCK = 240, 4, 10
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SHUFFLES = (Shuffle.BLOCK, Shuffle.SEQUENTIAL, Shuffle.FULL)
 BATCH = BatchSpec(step_samples=23, micro_batch_tokens=64, max_epochs=2)
 

@@ -16,7 +16,7 @@ from dataserver.storage.memory import MemoryStorage
 from dataserver.testing import RunningServer, running_server, write_store
 
 ROWS, SHARDS = 240, 12
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

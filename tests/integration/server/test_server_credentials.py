@@ -17,7 +17,7 @@ from dataserver.v1.run_service_pb2_grpc import RunServiceStub
 from dataserver.wire.status import error_of
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -281,7 +281,7 @@ def test_a_store_that_changes_while_it_is_served_ends_the_stream(tmp_path) -> No
 
 
 def test_a_wait_that_expires_names_the_ranks_that_are_waited_for(serve) -> None:
-    with job_on(serve(pacing_wait_s=0.2)) as job:
+    with job_on(serve(pacing_wait_s=2.0)) as job:
         job.create()
         attempt = job.begin(world_size=3)
         stream = job.stream(attempt, 1)

@@ -1,5 +1,6 @@
 """Workers that are killed at random while ranks stream from them: every sample once, whoever serves it."""
 
+import itertools
 import os
 import random
 import signal
@@ -14,7 +15,9 @@ from dataserver.client import DataClient
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.testing import write_store
 
-ROWS, RANKS, KILLS, LIMIT_S = 1200, 3, 3, 100.0
+ROWS, RANKS, LIMIT_S = 1200, 3, 100.0
+# At the end of these steps a worker is killed; there are fifty.
+KILLS = (5, 15, 25)
 SPEC = RunSpec(
     order=OrderSpec(sources=(Source(store="chat"),), max_length=8),
     batch=BatchSpec(step_tokens=96, micro_batch_tokens=16, max_epochs=1),
@@ -22,7 +25,7 @@ SPEC = RunSpec(
 
 
 class Server:
-    """`dataserver serve --workers 2`; knows the pids of its workers and kills one now and then."""
+    """`dataserver serve --workers 2`; knows the pids of its workers."""
 
     def __init__(self, directory: Path, store: Path) -> None:
         self.process = subprocess.Popen(
@@ -32,6 +35,7 @@ class Server:
         )  # fmt: skip
         self.endpoint = ""
         self.pids: dict[str, int] = {}
+        self.news = threading.Condition()
         self.listening = threading.Event()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -40,22 +44,23 @@ class Server:
         for line in self.process.stdout:
             words = line.split()
             if line.rstrip().endswith(") serves"):
-                self.pids[words[words.index("worker") + 1]] = int(words[words.index("(pid") + 1].rstrip(")"))
+                with self.news:
+                    self.pids[words[words.index("worker") + 1]] = int(words[words.index("(pid") + 1].rstrip(")"))
+                    self.news.notify()
             if line.startswith("listening on"):
                 self.endpoint = words[2]
                 self.listening.set()
 
-    def kill_a_worker(self, chooser: random.Random) -> bool:
-        """Whether there was one that had not been killed yet."""
-        if not self.pids:
-            return False
-        os.kill(self.pids.pop(chooser.choice(sorted(self.pids))), signal.SIGKILL)
-        return True
+    def kill_a_worker(self, chooser: random.Random) -> None:
+        """One that serves."""
+        with self.news:
+            assert self.news.wait_for(lambda: self.pids, LIMIT_S)
+            os.kill(self.pids.pop(chooser.choice(sorted(self.pids))), signal.SIGKILL)
 
     def close(self) -> int:
         self.process.terminate()
         status = self.process.wait(60)
-        self.reader.join(10)
+        self.reader.join(60)
         self.process.stdout.close()
         return status
 
@@ -73,8 +78,14 @@ def test_workers_that_are_killed_at_random_cost_no_sample_and_repeat_none(tmp_pa
                 holder="test", take_over=False,
             )  # fmt: skip
         seen: list[int] = []
-        steps_done: list[int] = [0]
-        together = threading.Barrier(RANKS, action=lambda: steps_done.__setitem__(0, steps_done[0] + 1))
+        steps_done = itertools.count(1)
+        chooser = random.Random(1)
+
+        def end_step() -> None:
+            if next(steps_done) in KILLS:
+                server.kill_a_worker(chooser)
+
+        together = threading.Barrier(RANKS, action=end_step)
 
         def train(rank: int) -> None:
             with (
@@ -91,16 +102,10 @@ def test_workers_that_are_killed_at_random_cost_no_sample_and_repeat_none(tmp_pa
         ranks = [threading.Thread(target=train, args=(rank,), daemon=True) for rank in range(RANKS)]
         for rank in ranks:
             rank.start()
-        chooser, killed = random.Random(1), 0
-        while killed < KILLS and ranks[0].is_alive():
-            before = steps_done[0]
-            ranks[0].join(0.3)
-            if steps_done[0] > before:
-                killed += server.kill_a_worker(chooser)
         for rank in ranks:
             rank.join(LIMIT_S)
             assert not rank.is_alive()
-        assert killed == KILLS
+        assert next(steps_done) > max(KILLS)
         assert sorted(seen) == list(range(ROWS))
         assert server.close() == 0
     finally:

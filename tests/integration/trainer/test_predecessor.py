@@ -20,7 +20,7 @@ from trainer.config import TrainerConfig
 from trainer.data import Endpoint, ServerFeed
 from trainer.start import choose_start
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 class Watcher(logging.Handler):

@@ -190,7 +190,7 @@ def scripted():
     servers: list[ScriptedServer] = []
     clients: list[DataClient] = []
 
-    def start(*scripts: Script, patience_s: float = 20.0) -> tuple[ScriptedServer, DataClient]:
+    def start(*scripts: Script, patience_s: float = 60.0) -> tuple[ScriptedServer, DataClient]:
         server = ScriptedServer(*scripts)
         servers.append(server)
         client = DataClient(server.endpoint, patience_s=patience_s)

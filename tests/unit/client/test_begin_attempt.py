@@ -63,7 +63,7 @@ def begin(unary):
                 "RunService/BeginAttempt": (run_service_pb2.BeginAttemptRequest, ledger.begin),
             }
         )
-        client = DataClient(server.endpoint, patience_s=20)
+        client = DataClient(server.endpoint, patience_s=60)
         clients.append(client)
         defaults = {"resume": False, "world_size": 2, "dp_world_size": 2, "holder": "me"}
         return client.begin_attempt("r", **defaults | arguments)
@@ -104,7 +104,7 @@ def test_a_late_answer_is_looked_up(begin, monkeypatch):
     class Slow(Ledger):
         def begin(self, request):
             answer = super().begin(request)
-            looked_up.wait(20)
+            looked_up.wait(60)
             return answer
 
         def get_run(self, request):
@@ -112,7 +112,7 @@ def test_a_late_answer_is_looked_up(begin, monkeypatch):
                 looked_up.set()
             return super().get_run(request)
 
-    monkeypatch.setattr(client_calls, "CALL_DEADLINE_S", 0.5)
+    monkeypatch.setattr(client_calls, "CALL_DEADLINE_S", 1.5)
     looked_up = threading.Event()
     ledger = Slow()
     assert begin(ledger).number == 1
@@ -141,7 +141,7 @@ def test_the_wait_for_a_predecessor_is_bounded(begin):
     ledger.refusals = [AttemptAliveError("attempt 1 is alive")] * 100
     with pytest.raises(AttemptAliveError):
         begin(ledger, wait_alive_s=0.3)
-    assert 2 <= len(ledger.requests) <= 3
+    assert 1 <= len(ledger.requests) <= 3
 
 
 def test_a_fenced_holder_hears_so_at_once(begin):

@@ -30,7 +30,7 @@ def silent(connection):
 def test_a_process_that_never_closes_its_stream_ends(scripted):
     server, _ = scripted(silent)
     with python("    next(next(stream)); print('done')", server.endpoint) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     assert (process.returncode, out, err) == (0, "done\n", "")
     assert server.connections[0].half_closed.is_set()
 
@@ -38,7 +38,7 @@ def test_a_process_that_never_closes_its_stream_ends(scripted):
 def test_an_error_in_the_loop_ends_the_process_with_it(scripted):
     server, _ = scripted(silent)
     with python("    for step in stream:\n        raise ZeroDivisionError('in the loop')", server.endpoint) as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=100)
     assert process.returncode == 1
     assert err.rstrip().endswith("ZeroDivisionError: in the loop")
 
@@ -54,7 +54,7 @@ def test_a_wait_for_data_can_be_interrupted(scripted):
     with python(program, server.endpoint) as process:
         assert process.stdout.readline() == "waiting\n"
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=100)
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert "Traceback" in err
 
@@ -67,5 +67,5 @@ def test_a_wait_for_an_absent_server_can_be_interrupted():
     with python(program, "127.0.0.1:1") as process:
         assert process.stdout.readline() == "waiting\n"
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=100)
     assert err.rstrip().endswith("KeyboardInterrupt")

@@ -30,7 +30,7 @@ def two_steps(connection):
     yield from connection.whole_step(1, 2)
     yield from connection.whole_step(2, 1, last=True)
     yield connection.end_of_run(2)
-    assert connection.half_closed.wait(20)
+    assert connection.half_closed.wait(60)
 
 
 def test_steps_and_micro_batches_come_in_order_with_what_a_trainer_needs(scripted):
@@ -48,7 +48,7 @@ def test_steps_and_micro_batches_come_in_order_with_what_a_trainer_needs(scripte
     connection = server.connections[0]
     assert (connection.open.run, connection.open.attempt) == ("r", 7)
     assert (connection.open.world_rank, connection.open.dp_rank, connection.open.credits) == (3, 1, 8)
-    assert [connection.acks.get(timeout=5) for _ in range(2)] == [1, 2]
+    assert [connection.acks.get(timeout=60) for _ in range(2)] == [1, 2]
     assert receivers() == []
 
 
@@ -75,7 +75,7 @@ def test_a_step_that_was_cut_off_is_resumed_without_loss_or_repeat(scripted):
         yield connection.opened()
         yield from connection.whole_step(2, 3, last=True)
         yield connection.end_of_run(2)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     server, client = scripted(cut_off, again)
     taken = []
@@ -93,13 +93,13 @@ def test_the_last_ack_is_sent_again_after_a_reconnect(scripted):
     def cut_off(connection):
         yield connection.opened()
         yield from connection.whole_step(1, 1)
-        assert cut.wait(20)
+        assert cut.wait(60)
         raise UnavailableError("restarting")
 
     def again(connection):
         yield connection.opened()
         yield from connection.whole_step(2, 1)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     server, client = scripted(cut_off, again)
     with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
@@ -108,7 +108,7 @@ def test_the_last_ack_is_sent_again_after_a_reconnect(scripted):
         stream.ack(step)
         cut.set()
         next(stream)
-        assert server.connections[1].acks.get(timeout=5) == 1
+        assert server.connections[1].acks.get(timeout=60) == 1
 
 
 def test_a_step_sent_again_with_another_plan_is_refused(scripted):
@@ -121,7 +121,7 @@ def test_a_step_sent_again_with_another_plan_is_refused(scripted):
     def another(connection):
         yield connection.opened()
         yield connection.step_begun(1, 2, digest="other")
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     _, client = scripted(cut_off, another)
     with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
@@ -139,7 +139,7 @@ def test_a_flipped_bit_is_never_trained_on(scripted, position):
         data = bytearray(connection.micro_batch(1, 0))
         data[position] ^= 0x10
         yield bytes(data)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     server, client = scripted(damaged)
     with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
@@ -166,7 +166,7 @@ def test_messages_out_of_order_are_a_fault_of_the_server(scripted, messages):
     def confused(connection):
         yield connection.opened()
         yield from messages(connection)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     _, client = scripted(confused)
     with (
@@ -196,7 +196,7 @@ def test_a_finished_rank_ends_normally_when_the_server_is_gone(scripted, monkeyp
     def dies_after_the_last_step(connection):
         yield connection.opened()
         yield from connection.whole_step(1, 1, last=True)
-        assert connection.acks.get(timeout=20) == 1
+        assert connection.acks.get(timeout=60) == 1
         raise UnavailableError("gone for good")
 
     _, client = scripted(dies_after_the_last_step)
@@ -212,14 +212,14 @@ def test_the_last_ack_reaches_a_server_that_restarts_after_the_last_step(scripte
     def restarts_after_the_last_step(connection):
         yield connection.opened()
         yield from connection.whole_step(1, 1, last=True)
-        assert connection.acks.get(timeout=20) == 1
+        assert connection.acks.get(timeout=60) == 1
         raise UnavailableError("restarting")
 
     def ends(connection):
-        assert connection.acks.get(timeout=20) == 1
+        assert connection.acks.get(timeout=60) == 1
         yield connection.opened()
         yield connection.end_of_run(1)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     server, client = scripted(restarts_after_the_last_step, ends)
     with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1) as stream:
@@ -233,9 +233,9 @@ def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted)
     def silent(connection):
         yield connection.opened()
         yield from connection.whole_step(1, 1)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
-    server, client = scripted(silent, patience_s=0.5)
+    server, client = scripted(silent, patience_s=1.5)
     with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
         list(next(stream))
         message = (
@@ -247,7 +247,7 @@ def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted)
 
 def test_a_server_that_never_accepts_the_open_is_named_after_the_patience(scripted):
     def mute(connection):
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
         yield from ()
 
     _, client = scripted(mute, patience_s=0.5)
@@ -260,7 +260,7 @@ def test_patience_runs_out_naming_endpoints_and_seconds(scripted):
     server, client = scripted(patience_s=0.6)
     begin = time.monotonic()
     stream = client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)
-    with pytest.raises(UnavailableError, match=r"no data server answered for 0\.\d s .*the script is over") as caught:
+    with pytest.raises(UnavailableError, match=r"no data server answered for \d+\.\d s .*the script is over") as caught:
         next(stream)
     assert caught.value.details["endpoints"] == server.endpoint
     assert time.monotonic() - begin >= 0.6
@@ -319,11 +319,11 @@ def test_no_more_micro_batches_are_in_flight_than_credits(scripted):
         yield connection.opened()
         yield connection.step_begun(1, rounds, last=True)
         for index in range(rounds):
-            assert connection.credits.acquire(timeout=20)
+            assert connection.credits.acquire(timeout=60)
             sent.append(index)
             yield connection.micro_batch(1, index)
         yield connection.end_of_run(1)
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     server, client = scripted(as_far_as_credits_go)
     with client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1, credits=window) as stream:
@@ -346,13 +346,13 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
         for number in range(connection.open.next_step, len(rounds) + 1):
             yield connection.step_begun(number, rounds[number - 1], last=number == len(rounds))
             for index in range(rounds[number - 1]):
-                assert connection.credits.acquire(timeout=20)
+                assert connection.credits.acquire(timeout=60)
                 if sent == cut:
                     raise UnavailableError("cut")
                 yield connection.micro_batch(number, index)
                 sent += 1
         yield connection.end_of_run(len(rounds))
-        assert connection.half_closed.wait(20)
+        assert connection.half_closed.wait(60)
 
     before = set(threading.enumerate())
     server, client = scripted(*[cut_somewhere] * 100)
@@ -367,5 +367,5 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
     assert len(server.connections) > 2
     senders = [thread for thread in threading.enumerate() if thread not in before and "(_run)" in thread.name]
     for sender in senders:  # gRPC's own: one a connection, waiting for the next request to send
-        sender.join(2)
+        sender.join(60)
     assert not any(sender.is_alive() for sender in senders)

@@ -216,7 +216,7 @@ def test_a_range_is_fetched_once_however_many_ask_at_once(tmp_path: Path, origin
     def fetch() -> bytes:
         fetches.append(key)
         asked.set()
-        assert come.wait(30)
+        assert come.wait(60)
         return origin.data(key)
 
     def ask(_: int) -> bytes:
@@ -225,7 +225,7 @@ def test_a_range_is_fetched_once_however_many_ask_at_once(tmp_path: Path, origin
 
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(ask, number) for number in range(8)]
-        assert asked.wait(30)
+        assert asked.wait(60)
         come.set()
         assert {answer.result() for answer in answers} == {origin.data(key)}
     assert fetches == [key]

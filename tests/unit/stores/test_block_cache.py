@@ -10,7 +10,7 @@ from dataserver.errors import InternalError, StoreDamagedError
 from dataserver.stores.block_cache import BlockCache, BlockKey, DecodedBlock
 
 OWNER = object()
-WAIT_S = 10
+WAIT_S = 60
 
 
 def block(size):

@@ -18,7 +18,7 @@ def consume_an_epoch(endpoint: str, rows: int) -> list[int]:
         batch=BatchSpec(step_samples=rows // 2, micro_batch_tokens=64, max_epochs=1),
     )
     received = []
-    with DataClient(endpoint, patience_s=10.0) as client:
+    with DataClient(endpoint, patience_s=60.0) as client:
         client.create_run(name, spec)
         attempt = client.begin_attempt(name, resume=False, world_size=1, dp_world_size=1, holder=name)
         with client.stream(name, attempt, world_rank=0, dp_rank=0, next_step=1) as stream:

@@ -13,7 +13,7 @@ from dataserver.v1 import batch_service_pb2
 STREAM = "/dataserver.v1.BatchService/StreamMicroBatches"
 
 # No answer within this long is a hang.
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Status(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Self
 import psutil
 
 ACTOR = Path(__file__).with_name("actor.py")
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 
 QUICK = "backoff_s = 0.05\nrestarts = 3\nstop_s = 30\n"
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo")
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 CONFIGURATION = """\
@@ -89,7 +89,8 @@ class Cluster:
     def __enter__(self) -> Self:
         for name in ("state", "spool"):
             (self.directory / name).mkdir()
-        controller_port, node_port = free_ports(2)
+        self._kept = [kept_port() for _ in range(2)]
+        controller_port, node_port = (kept.getsockname()[1] for kept in self._kept)
         text = CONFIGURATION.format(
             host=socket.gethostname().partition(".")[0], user=getpass.getuser(), directory=self.directory,
             controller_port=controller_port, node_port=node_port,
@@ -124,14 +125,13 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        for kept in self._kept:
+            kept.close()
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; Slurm cannot be told to take any."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+def kept_port() -> socket.socket:
+    """Bound to a port that nobody else gets, but a server that reuses it; Slurm cannot be told to take any."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("", 0))
+    return kept

@@ -21,7 +21,7 @@ from trainer.checkpoint import Checkpoint, Checkpoints
 ROWS, STEP_SAMPLES = 40, 5
 STEPS = ROWS // STEP_SAMPLES
 FAULTY_TRAINER = Path(__file__).parent / "faulty_trainer.py"
-LIMIT_S = 150.0
+LIMIT_S = 280.0
 
 CONFIG = """
 [run]
@@ -59,9 +59,8 @@ class Stage:
         self.books.mkdir()
         write_numbered_store(directory / "store", ROWS)
         (directory / "train.toml").write_text(CONFIG.format(directory=directory, step_samples=STEP_SAMPLES))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._kept = kept_port()
+        self.endpoint = address_of(self._kept)
         (directory / "server.toml").write_text(
             f'listen = "{self.endpoint}"\nmetrics_listen = ""\nledger = "sqlite:///{directory}/ledger.db"\n'
             f'lease_s = 2.0\nindex_dir = "{directory}/indexes"\n[stores.chat]\npath = "{directory}/store"\n'
@@ -74,6 +73,7 @@ class Stage:
 
     def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
         self.kill_server()
+        self._kept.close()
 
     def serve(self) -> int:
         """Start the server, killing what is left of the one before; returns its process id once it answers."""
@@ -83,7 +83,7 @@ class Stage:
             self.server = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             with grpc.insecure_channel(self.endpoint) as channel:
-                grpc.channel_ready_future(channel).result(timeout=60)
+                grpc.channel_ready_future(channel).result(timeout=LIMIT_S)
         except grpc.FutureTimeoutError as error:
             self.kill_server()
             raise AssertionError((self.directory / "server.log").read_text()) from error
@@ -125,17 +125,16 @@ class Stage:
 
     def train_on_two_nodes(self, *, fault: Mapping[str, Any] | None = None) -> list[int]:
         """Two torchruns of one rank each that meet at a port; returns their exit codes."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            meeting = f"127.0.0.1:{probe.getsockname()[1]}"
-        launch = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "nodes", "--rdzv-endpoint", meeting)
-        nodes = [self.start(1, fault=fault, launch=launch) for _ in range(2)]
-        try:
-            return [node.wait(LIMIT_S) for node in nodes]
-        finally:
-            for node in nodes:
-                node.kill()
-                node.wait()
+        with kept_port() as meeting:
+            launch = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "nodes")
+            launch += ("--rdzv-endpoint", address_of(meeting))
+            nodes = [self.start(1, fault=fault, launch=launch) for _ in range(2)]
+            try:
+                return [node.wait(LIMIT_S) for node in nodes]
+            finally:
+                for node in nodes:
+                    node.kill()
+                    node.wait()
 
     def wait_for_step(self, step: int) -> None:
         """Until some rank's books hold the step."""
@@ -173,3 +172,15 @@ class Stage:
         assert planned == Counter(range(ROWS))
         assert final.attempt == begun[-1].attempt
         assert run.committed == final.cursor
+
+
+def kept_port() -> socket.socket:
+    """Bound to a port that nobody else gets, but a server that reuses it, again and again."""
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept
+
+
+def address_of(kept: socket.socket) -> str:
+    return f"127.0.0.1:{kept.getsockname()[1]}"

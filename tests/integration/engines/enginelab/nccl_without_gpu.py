@@ -19,7 +19,7 @@ TRANSFER = Transfer(
     transport=Transport.NCCL,
     tensors=(TensorSpec(name="w", dtype="bfloat16", shape=(2, 3)), TensorSpec(name="b", dtype="float32", shape=(3,))),
     bucket_bytes=64,
-    deadline_s=30,
+    deadline_s=300,
     rendezvous="127.0.0.1:29999",
     group_size=3,
     first_rank=2,
@@ -32,7 +32,7 @@ def fault() -> str:
         parallel_config=SimpleNamespace(data_parallel_index=0, world_size=1, rank=0), model_config=None
     )
     try:
-        receive_nccl(TRANSFER, config, torch.device("cpu"), lambda _weights: None, Deadline(30))
+        receive_nccl(TRANSFER, config, torch.device("cpu"), lambda _weights: None, Deadline(300))
     except TransferError as error:
         return str(error)
     return ""

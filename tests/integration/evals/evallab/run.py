@@ -18,7 +18,7 @@ from orchestrator.pool import Pool
 from orchestrator.results import ResultsTable, open_results
 from orchestrator.wants import Wants
 
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 def version(number: int, attempt: int = 1) -> PolicyVersion:
