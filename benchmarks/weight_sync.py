@@ -1,17 +1,21 @@
 """What weights on demand cost a trainer: steps without evals, idle steps between syncs, and a sync after every step.
 
-The three take turns on one model, step by step in blocks. Idle steps must make no transfer call, and take as
-long as steps of a job that knows no engines; the ratio is given with its 95 % interval over the turns.
+The three take turns on one model, step by step and in an order drawn anew each time. Idle steps must make no transfer
+call, and take as long as steps of a job that knows no engines. Ratios are medians over pairs of steps of one turn: of
+time by the clock, and of CPU time, which others on the machine hardly move. Each has the 95 % interval of the median,
+for which no distribution is assumed (that of the sign test).
 """
 
 import math
 import multiprocessing
+import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +35,9 @@ from trainer.loop import Job
 from trainer.stamps import EngineStamps, IgnoredStamps, Stamps
 from trainer.train import build
 
-TURNS: Final = 10
-BLOCK: Final = 6
-STEP_TOKENS: Final = 512
+TURNS: Final = 300
+WARM_UP: Final = 5
+STEP_TOKENS: Final = 128
 VOCABULARY: Final = 4096
 MODEL: Final = {
     "model_type": "qwen3", "vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 384,
@@ -46,7 +50,7 @@ class InMemoryStep:
     """One step of one micro-batch, the same tokens each time."""
 
     def __init__(self, orchestrator: OrchestratorAddress) -> None:
-        lengths = np.full(STEP_TOKENS // 256, 256)
+        lengths = np.full(STEP_TOKENS // 64, 64)
         tokens = np.random.default_rng(0).integers(1, VOCABULARY, STEP_TOKENS).astype(np.uint16)
         self.batch = MicroBatch(
             step=1, round=0, sync_weights=False, alignment=1, lengths=lengths, target_count=STEP_TOKENS - len(lengths),
@@ -102,23 +106,27 @@ def receiver() -> Iterator[tuple[str, Any]]:
         process.kill()
 
 
-def block_of(job: Job, stamps: Stamps, step: InMemoryStep, *, sync: bool) -> list[float]:
-    """Seconds of each step of a block."""
-    seconds = []
-    for _ in range(BLOCK):
-        step.number += 1
-        step.sync_weights = sync
-        begin = time.perf_counter()
-        local: Any = step
-        job.forward_backward(local)
-        job.update(local, lr=1e-4)
-        stamps.step_done(local)
-        seconds.append(time.perf_counter() - begin)
-    return seconds
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a step took, in seconds: by the clock, and of CPU time by all threads of the trainer."""
+
+    wall_s: float
+    cpu_s: float
 
 
-def measure(directory: Path, world: World) -> tuple[dict[str, list[float]], list[Any], int]:
-    """Median seconds of a step by arm and turn; the syncs' figures; transfers that idle steps asked for."""
+def take_step(job: Job, stamps: Stamps, step: InMemoryStep, *, sync: bool) -> Spent:
+    step.number += 1
+    step.sync_weights = sync
+    local: Any = step
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    job.forward_backward(local)
+    job.update(local, lr=1e-4)
+    stamps.step_done(local)
+    return Spent(time.perf_counter() - wall_s, time.process_time() - cpu_s)
+
+
+def measure(directory: Path, world: World) -> tuple[dict[str, list[Spent]], list[Any], int]:
+    """What steps took, by arm and turn; the syncs' figures; transfers that idle steps asked for."""
     config = configuration(directory)
     reported: list[WeightSync] = []
     with receiver() as (address, asked):
@@ -131,25 +139,25 @@ def measure(directory: Path, world: World) -> tuple[dict[str, list[float]], list
         )
         job = Job(config=config, world=world, model=model, optimizer=optimizer, **unused)
         step = InMemoryStep(OrchestratorAddress(epoch=1, address=address))
-        of_arm: dict[str, list[float]] = {arm: [] for arm in ARMS}
+        of_arm: dict[str, list[Spent]] = {arm: [] for arm in ARMS}
         kept: Any = Kept()
-        idle_calls = 0
-        for turn in range(TURNS + 1):
-            for arm in (ARMS, ARMS[::-1])[turn % 2]:
+        chance, idle_calls = random.Random(0), 0
+        for turn in range(WARM_UP + TURNS):
+            for arm in chance.sample(ARMS, len(ARMS)):
                 before = transfers(asked)
                 stamps: Stamps = IgnoredStamps() if arm == ARMS[0] else engine
-                seconds = block_of(job, stamps, step, sync=arm == ARMS[2])
+                spent = take_step(job, stamps, step, sync=arm == ARMS[2])
                 idle_calls += transfers(asked) - before if arm != ARMS[2] else 0
                 if arm == ARMS[2]:
-                    await_commits(engine, kept, BLOCK * (turn + 1))
-                if turn:  # the first one warms up
-                    of_arm[arm].append(median(seconds))
+                    await_commits(engine, kept, turn + 1)
+                if turn >= WARM_UP:
+                    of_arm[arm].append(spent)
         engine.close()
-    return of_arm, kept.figures[BLOCK:], idle_calls
+    return of_arm, kept.figures[WARM_UP:], idle_calls
 
 
 def await_commits(engine: EngineStamps, kept: Any, count: int) -> None:
-    """No commit may run beside the block that follows."""
+    """No commit may run beside the step that follows."""
     while len(kept.figures) < count:
         time.sleep(0.005)
         engine.write(kept)
@@ -160,24 +168,27 @@ def transfers(asked: Any) -> int:
     return int(asked.recv())
 
 
-def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float]:
-    """Mean ratio of pairs, and half its 95 % interval."""
-    ratios = [value / other for value, other in zip(values, base, strict=True)]
-    return mean(ratios), 1.96 * stdev(ratios) / math.sqrt(len(ratios))
+def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
+    """Median ratio of pairs, and the ends of its 95 % interval: order statistics, by the binomial's normal limit."""
+    ratios = sorted(value / other for value, other in zip(values, base, strict=True))
+    away = math.ceil(0.98 * math.sqrt(len(ratios)))
+    middle = len(ratios) // 2
+    return median(ratios), ratios[max(middle - away, 0)], ratios[min(middle + away, len(ratios) - 1)]
 
 
-def rows_of(of_arm: dict[str, list[float]]) -> list[dict[str, object]]:
+def rows_of(of_arm: dict[str, list[Spent]]) -> list[dict[str, object]]:
     rows = []
     for arm in ARMS:
-        middle, half = ratio(of_arm[arm], of_arm[ARMS[0]]) if arm != ARMS[0] else (1.0, 0.0)
-        rows.append(
-            {
-                "evals": arm,
-                "step ms, median": 1e3 * median(of_arm[arm]),
-                "x evals off": middle,
-                "95 % interval": f"{middle - half:.3f} to {middle + half:.3f}" if half else "",
-            }
-        )
+        row: dict[str, object] = {"evals": arm}
+        for clock, taken in (
+            ("wall", {name: [spent.wall_s for spent in steps] for name, steps in of_arm.items()}),
+            ("CPU", {name: [spent.cpu_s for spent in steps] for name, steps in of_arm.items()}),
+        ):
+            middle, low, high = ratio(taken[arm], taken[ARMS[0]])
+            row[f"step, {clock} ms"] = 1e3 * median(taken[arm])
+            row[f"{clock} x evals off"] = f"{middle:.3f}"
+            row[f"{clock}, 95 %"] = f"{low:.3f} to {high:.3f}" if arm != ARMS[0] else ""
+        rows.append(row)
     return rows
 
 
@@ -193,7 +204,7 @@ def main() -> None:
     stalls, totals = [sync.sync_stall_s for sync in syncs], [sync.sync_s for sync in syncs]
     report(
         "weight_sync",
-        f"{TURNS} turns of {BLOCK} steps of {STEP_TOKENS} tokens each; {syncs[0].sync_bytes / 1e6:.0f} MB by gloo",
+        f"{TURNS} turns of one step each of {STEP_TOKENS} tokens; {syncs[0].sync_bytes / 1e6:.0f} MB by gloo",
         rows_of(of_arm),
         [
             f"a sync: total {1e3 * median(totals):.1f} ms, of which training stood still {1e3 * median(stalls):.1f} ms "
