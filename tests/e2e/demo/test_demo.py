@@ -11,7 +11,7 @@ DEMO = Path(__file__).parents[3] / "docs" / "examples" / "demo" / "demo.py"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_demo_trains_through_its_crashes_and_proves_exactly_once_twice_in_one_folder(tmp_path: Path) -> None:
     for _ in range(2):
         result = subprocess.run([sys.executable, DEMO, tmp_path / "demo"], capture_output=True, text=True)

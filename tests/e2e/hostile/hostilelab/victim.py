@@ -13,7 +13,7 @@ from typing import Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
-START_S = 60.0
+START_S = 300.0
 SETTLE_S = 60.0
 
 # Pools of threads fill as they are used: ledger 4, plan 2, encode 1, store 2, inspect 2, asyncio's, and gRPC's, which
