@@ -104,16 +104,13 @@ class Process:
         self.stop()
 
 
-KEPT: list[socket.socket] = []
-
-
 def free_port() -> int:
-    """A port of the loopback interface, kept from others by a socket that never listens, for servers that reuse one."""
+    """A port of the loopback interface, which nobody gets, but a server that reuses it, while this process lives."""
     kept = socket.socket()
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     kept.bind(("127.0.0.1", 0))
-    KEPT.append(kept)
     port: int = kept.getsockname()[1]
+    kept.detach()
     return port
 
 
