@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LIMIT_MS = 30_000
+LIMIT_MS = 100_000
 
 
 def children_of(pid: int) -> list[int]:

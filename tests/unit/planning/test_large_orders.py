@@ -66,9 +66,9 @@ def test_no_order_of_a_billion_rows_needs_memory_or_time_for_them(weights, shuff
     assert len(samples) == 500
     assert peak < 30_000_000
     order.samples(last, 500)
-    began = time.perf_counter()
+    began = time.process_time()
     order.samples(last, 500)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 def test_a_step_by_tokens_reads_little_more_than_it_takes(hashed_table):
