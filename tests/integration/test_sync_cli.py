@@ -14,7 +14,7 @@ from dataserver.weight_sync import PolicyVersion, SyncOutcome, WeightSync
 @pytest.fixture
 def server(tmp_path):
     store = write_store(tmp_path / "chat", lengths=[5, 9, 4, 30] * 4)
-    with running_server({"chat": store}) as running:
+    with running_server({"chat": store}, max_steps_ahead=0) as running:
         yield running
 
 
@@ -29,6 +29,7 @@ def client(server):
         client.request_sync("chat", 0)
         with client.stream("chat", attempt, world_rank=0, dp_rank=0, next_step=1, takes_offers=True) as stream:
             stream.opening_offer()
+            list(next(stream))
         landed = WeightSync(
             sync_id="a" * 32,
             version=PolicyVersion(attempt=1, number=0),

@@ -56,7 +56,7 @@ def test_each_sample_is_consumed_once_over_a_crash(laboratory: Pool, point: str)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("point", POINTS)
 def test_each_sample_is_consumed_once_over_any_crash(laboratory: Pool, point: str):
     examine(laboratory, cells(point))

@@ -20,6 +20,6 @@ def test_random_crashes_lose_and_repeat_nothing(laboratory: Pool):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_random_crashes_with_fresh_seeds_lose_and_repeat_nothing(laboratory: Pool):
     tell(laboratory, [random.randrange(2**32) for _ in range(STORIES)])
