@@ -21,8 +21,19 @@ from dataserver.errors import (
 from dataserver.testing import attempt_info
 
 
+EARLIER: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_others() -> None:
+    """What tests before this one left is none of its business."""
+    EARLIER.clear()
+    EARLIER.update(threading.enumerate())
+
+
 def receivers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "dataserver-receiver"]
+    threads = set(threading.enumerate()) - EARLIER
+    return [thread for thread in threads if thread.name == "dataserver-receiver"]
 
 
 def two_steps(connection):
@@ -354,7 +365,6 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
         yield connection.end_of_run(len(rounds))
         assert connection.half_closed.wait(60)
 
-    before = set(threading.enumerate())
     server, client = scripted(*[cut_somewhere] * 100)
     taken = []
     with client.stream(
@@ -365,7 +375,7 @@ def test_however_often_the_connection_breaks_each_round_comes_once_and_in_order(
             stream.ack(step)
     assert taken == [(number, index) for number in range(1, len(rounds) + 1) for index in range(rounds[number - 1])]
     assert len(server.connections) > 2
-    senders = [thread for thread in threading.enumerate() if thread not in before and "(_run)" in thread.name]
+    senders = [thread for thread in threading.enumerate() if thread not in EARLIER and "(_run)" in thread.name]
     for sender in senders:  # gRPC's own: one a connection, waiting for the next request to send
         sender.join(60)
     assert not any(sender.is_alive() for sender in senders)

@@ -40,10 +40,13 @@ class LifeEnd:
 class Job:
     """Plays torchrun and the service manager, in a process that never starts gRPC itself."""
 
-    def __init__(self, directory: Path, store: Path, rows: int, batch: BatchSpec, servers: int) -> None:
+    def __init__(
+        self, directory: Path, store: Path, rows: int, batch: BatchSpec, servers: int, lease_s: float = LEASE_S
+    ) -> None:
         self.directory = directory
         self.store = store
         self.rows = rows
+        self.lease_s = lease_s
         self.processes = Processes()
         self._crashes = 0
         self.arm(None)
@@ -67,7 +70,7 @@ class Job:
             listen=f"127.0.0.1:{port}",
             stores={"rows": StoreConfig(path=self.store)},
             ledger=f"sqlite:///{self.ledger_path}",
-            lease_s=LEASE_S,
+            lease_s=self.lease_s,
             metrics_listen="",
         )
         opened, ready = os.pipe()

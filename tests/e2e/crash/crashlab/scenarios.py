@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crashlab.contenders import contend, rewind
-from crashlab.job import Job, LifeEnd
+from crashlab.job import LEASE_S, Job, LifeEnd
 from crashlab.rank import RUN, Life
 from crashlab.samples import write_rows
 from crashlab.trigger import Crash, Point, Victim
@@ -35,12 +35,18 @@ def scenario(function: Scenario) -> Scenario:
 
 @contextmanager
 def job(
-    directory: Path, *, crash: Crash | None = None, rows: int = ROWS, batch: BatchSpec = BATCH, servers: int = 1
+    directory: Path,
+    *,
+    crash: Crash | None = None,
+    rows: int = ROWS,
+    batch: BatchSpec = BATCH,
+    servers: int = 1,
+    lease_s: float = LEASE_S,
 ) -> Iterator[Job]:
     """A job whose servers run; `crash` is armed in them and in all ranks."""
     store = directory / "store"
     write_rows(store, rows)
-    made = Job(directory, store, rows, batch, servers)
+    made = Job(directory, store, rows, batch, servers, lease_s)
     made.arm(crash)
     try:
         for index in range(servers):
@@ -230,6 +236,9 @@ def run_is_rewound(directory: Path) -> list[str]:
 
 @scenario
 def two_trainers(directory: Path) -> list[str]:
-    """A second trainer under the run's name: refused; then it takes over, and the first can never come back."""
-    with job(directory) as running:
+    """A second trainer under the run's name: refused; then it takes over, and the first can never come back.
+
+    The lease of the first lasts however seldom a busy machine lets the server renew it.
+    """
+    with job(directory, lease_s=60.0) as running:
         return running.ask(lambda client: contend(client, running.place.spec))
