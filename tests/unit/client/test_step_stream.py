@@ -20,7 +20,6 @@ from dataserver.errors import (
 )
 from dataserver.testing import attempt_info
 
-
 EARLIER: set[threading.Thread] = set()
 
 
