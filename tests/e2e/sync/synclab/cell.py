@@ -110,7 +110,7 @@ class Cell:
     def put_to_sleep(self, number: int) -> None:
         """Have an engine sleep so deep that it drops its weights."""
         url = f"http://127.0.0.1:{self.ports.engines[number]}/sleep?level=2"
-        with urlopen(Request(url, method="POST"), timeout=5):
+        with urlopen(Request(url, method="POST"), timeout=60):
             return
 
     def freeze(self, name: str, seconds: float) -> None:

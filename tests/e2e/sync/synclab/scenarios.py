@@ -120,7 +120,7 @@ def engine_is_killed_while_asleep(directory: Path) -> list[str]:
                 running.put_to_sleep(number)
             running.kill("engine-0")
 
-        running.at(1.5, strike)
+        running.at_checkpoint(3, strike)
         running.train(pace=Pace(step_s=0.15))
         slept = [any(e["kind"] == "asleep" for e in running.engine_events(number)) for number in (0, 1)]
         awake = [] if all(slept) else [f"an engine never slept: {slept}"]
