@@ -40,7 +40,7 @@ Event = Callable[[], None]
 class Cell:
     """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …
 
-    `patience` makes all deadlines of orchestrators so many times as long.
+    `patience` makes the deadlines of orchestrators, and that of the run's end, so many times as long.
     """
 
     def __init__(self, directory: Path, *, kills: list[Kill] | None = None, patience: float = 1.0) -> None:
@@ -75,7 +75,7 @@ class Cell:
             index_dir=self.directory / "index",
             lease_s=LEASE_S,
             metrics_listen="",
-            shutdown_hold_s=20.0,
+            shutdown_hold_s=20 * self.patience,
             **settings,
         )
         self.start("server", lambda: run_server(config))
