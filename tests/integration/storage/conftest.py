@@ -2,14 +2,18 @@
 
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from dataserver.storage import ReadPolicy, Storage, open_storage
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 DATA = bytes(range(256)) * 4096 * 4
 ETAG = '"0123456789abcdef"'
@@ -145,3 +149,24 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
             server.shutdown()
         server.server_close()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def gcs():
+    """A fake of Google's storage."""
+    from emulatorlab.servers import running_gcs
+
+    with running_gcs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite():
+    """A fake of Azure's storage, where it is installed."""
+    from emulatorlab.servers import azurite_program, running_azurite
+
+    program = azurite_program()
+    if program is None:
+        pytest.skip("azurite-blob is not on PATH (npm install -g azurite)")
+    with running_azurite(program) as server:
+        yield server

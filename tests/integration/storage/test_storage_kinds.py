@@ -1,4 +1,4 @@
-"""What holds for every kind of storage: files, memory, and a real S3 server."""
+"""What holds for every kind of storage: files, memory, a real S3 server, and fakes of Google's and Azure's."""
 
 import os
 import uuid
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from emulatorlab.servers import BUCKET
 
 from dataserver.errors import InternalError, InvalidConfigError, StoreDamagedError, StoreNotFoundError
 from dataserver.storage import ObjectInfo, Storage, find_objects, is_url, open_storage
@@ -36,9 +37,15 @@ def files(root: Path) -> Place:
     return Place(f"file://{root}", put, {})
 
 
-@pytest.fixture(params=["file", "memory", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(params=["file", "memory", "s3", "gs", "az"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     root = uuid.uuid4().hex
+    if request.param in {"gs", "az"}:
+        server = request.getfixturevalue({"gs": "gcs", "az": "azurite"}[request.param])
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        url = f"{request.param}://{BUCKET}/{root}"
+        return Place(url, lambda path, data: server.put(f"{root}/{path}", data), server.options)
     if request.param == "file":
         return files(tmp_path)
     if request.param == "memory":
