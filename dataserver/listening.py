@@ -1,4 +1,4 @@
-"""Where a server of ours listens, and whom it lets in."""
+"""Where a server of ours listens, whom it lets in, and how it is called."""
 
 from typing import Annotated, Literal, Self
 
@@ -45,21 +45,17 @@ class TlsConfig(Settings):
     """PEM file with the private key."""
 
 
-class ListeningConfig(Settings):
-    """Base of the configurations of servers: each sets its own default addresses."""
+class ExposedConfig(Settings):
+    """Base of the configurations of whatever answers gRPC: each sets its own default address."""
 
     listen: Address
     """Address of the gRPC service. Port 0 takes a free one, which is printed."""
-    metrics_listen: OptionalAddress
-    """Address of Prometheus' `/metrics`. Empty: none."""
     tls: TlsConfig | None = None
     """Certificate and key. Absent: plain text."""
     token_file: GivenPath | None = None
     """File with the bearer token that every call must carry, but those of the health service. Absent: no token."""
     insecure: bool = False
     """Listen beyond loopback without TLS or without a token."""
-    log_format: Literal["text", "json"] = "text"
-    """Log lines for people, or one JSON object a line."""
 
     @model_validator(mode="after")
     def _exposed_only_with_intent(self) -> Self:
@@ -70,6 +66,28 @@ class ListeningConfig(Settings):
                 f"listen = {self.listen!r} is reachable from other machines, but {' and '.join(missing)} "
                 "is not set: set tls and token_file, listen on 127.0.0.1, or say insecure"
             )
+        return self
+
+
+class CalleeConfig(Settings):
+    """How a server of ours is called whose address is known."""
+
+    token_file: GivenPath | None = None
+    """File that holds its access token."""
+    ca_file: GivenPath | None = None
+    """PEM file of the certificate authority of its certificate; TLS is used where it is given."""
+
+
+class ListeningConfig(ExposedConfig):
+    """Base of the configurations of servers that are processes of their own."""
+
+    metrics_listen: OptionalAddress
+    """Address of Prometheus' `/metrics`. Empty: none."""
+    log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or one JSON object a line."""
+
+    @model_validator(mode="after")
+    def _metrics_exposed_only_with_intent(self) -> Self:
         if self.metrics_listen and split_address(self.metrics_listen)[0] not in LOOPBACK_HOSTS and not self.insecure:
             raise ValueError(
                 f"metrics_listen = {self.metrics_listen!r} is reachable from other machines, and /metrics knows "

@@ -42,6 +42,7 @@ from orchestrator.reign import Evals, NoEvals, Reign
 from orchestrator.reports import Reports
 from orchestrator.services.eval_service import EvalService
 from orchestrator.services.transfer_service import WeightTransferService
+from orchestrator.trainer_calls import TrainerCalls
 from orchestrator.v1.eval_service_pb2_grpc import add_EvalServiceServicer_to_server
 from orchestrator.v1.weight_transfer_service_pb2_grpc import add_WeightTransferServiceServicer_to_server
 
@@ -102,6 +103,7 @@ class Orchestrator:
                 pool=self._pool,
                 lease=self._lease,
                 metrics=self._metrics,
+                trainer=self._trainer,
                 report=self._report,
                 evals=self._evals,
             )
@@ -139,6 +141,7 @@ class Orchestrator:
             self.metrics_port = endpoint.start()
             self._closers.append(endpoint.close)
         address = await self._serve()
+        self._trainer = TrainerCalls(config.trainer)
         client = DataClient(
             self._endpoints,
             token=read_token(config.data.token_file) if config.data.token_file else None,

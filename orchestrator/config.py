@@ -2,6 +2,7 @@
 
     [run]        the run that is evaluated
     [data]       how the data server is reached
+    [trainer]    how the trainer is reached
     [[engines]]  the vLLM servers that serve the policy
     [weights]    how a version's weights reach them
     [pool]       how engines and the run are watched over
@@ -20,9 +21,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dataserver.listening import Address, ListeningConfig, OptionalAddress
+from dataserver.listening import Address, CalleeConfig, ListeningConfig, OptionalAddress
 from dataserver.run_spec import RunName
-from dataserver.settings import GivenPath
 from dataserver.sinks import MetricsConfig
 from orchestrator.engines.interface import Transport
 from orchestrator.evals.config import EVAL_NAME, EvalConfig, Section, check_evals
@@ -48,15 +48,6 @@ class RunConfig(Section):
                 "no part in: leave it in the trainer's configuration, and give run.name alone"
             )
         return fields
-
-
-class DataConfig(Section):
-    """`[data]`: how the data server is reached."""
-
-    token_file: GivenPath | None = None
-    """File that holds the access token."""
-    ca_file: GivenPath | None = None
-    """PEM file of the certificate authority; TLS is used where it is given."""
 
 
 def _engine_name(name: str) -> str:
@@ -152,8 +143,10 @@ class OrchestratorConfig(Section):
 
     run: RunConfig
     """The run that is evaluated."""
-    data: DataConfig = DataConfig()
+    data: CalleeConfig = CalleeConfig()
     """How the data server is reached."""
+    trainer: CalleeConfig = CalleeConfig()
+    """How the trainer's rank 0 is reached, to end a transfer that it waits in."""
     engines: tuple[EngineConfig, ...] = ()
     """The vLLM servers that serve the policy."""
     weights: WeightsConfig = WeightsConfig()

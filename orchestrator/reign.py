@@ -20,7 +20,7 @@ from orchestrator.keeper import Keeper
 from orchestrator.lease import Lease
 from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
-from orchestrator.trainer_calls import abort_at_trainer
+from orchestrator.trainer_calls import TrainerCalls
 from orchestrator.transfers.coordinator import Coordinator
 from orchestrator.wants import Wants, Wishers
 
@@ -66,6 +66,7 @@ class Reign:
         pool: Pool,
         lease: Lease,
         metrics: Metrics,
+        trainer: TrainerCalls,
         report: Callable[[WeightSync], None],
         evals: Callable[[Callable[[], None]], Evals],
     ) -> None:
@@ -88,7 +89,7 @@ class Reign:
             attempt_id=self._attempt_id,
             displaced=self._is_displaced,
             restart=self._keeper.restart,
-            tell_trainer=abort_at_trainer,
+            tell_trainer=trainer.abort,
             report=report,
         )
 

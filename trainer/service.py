@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from dataserver.errors import InvalidConfigError
+from dataserver.hosting.credentials import ThreadedTokenCheck, read_token, server_credentials
 from dataserver.listening import join_address, split_address
 from dataserver.v1.policy_version_pb2 import PolicyVersion as PolicyVersionMessage
 from dataserver.weight_sync import PolicyVersion
@@ -31,14 +32,23 @@ class TrainerServer:
         version: Callable[[], PolicyVersion],
         underway: Underway,
     ) -> None:
+        token = None if config.token_file is None else read_token(config.token_file)
+        credentials = None if config.tls is None else server_credentials(config.tls)
         # Answers take no time; a second thread is for one that is called while another is written.
-        self._server = grpc.server(ThreadPoolExecutor(2, "trainer service"), options=(("grpc.so_reuseport", 0),))
+        self._server = grpc.server(
+            ThreadPoolExecutor(2, "trainer service"),
+            interceptors=[] if token is None else [ThreadedTokenCheck(token)],
+            options=(("grpc.so_reuseport", 0),),
+        )
         add_TrainerServiceServicer_to_server(  # type: ignore[no-untyped-call]
             _Servicer(run=run, world_size=world_size, version=version, underway=underway), self._server
         )
-        host, port = split_address(config.listen)
+        address = join_address(*split_address(config.listen))
         try:
-            bound = self._server.add_insecure_port(join_address(host, port))
+            if credentials is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise InvalidConfigError(f"weights.listen = {config.listen!r}: {error}") from error
         self.address = join_address(config.called_host, bound)

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from dataserver.listening import LOOPBACK_HOSTS, Address, split_address
-from dataserver.settings import GivenPath, Settings
+from dataserver.listening import LOOPBACK_HOSTS, Address, CalleeConfig, ExposedConfig, split_address
+from dataserver.settings import GivenPath
 
 # Where a server may listen, and nobody can call.
 ANY_HOST = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is refused
@@ -33,7 +33,7 @@ class ServingType(StrEnum):
     FP16 = "fp16"
 
 
-class WeightsConfig(Settings):
+class WeightsConfig(ExposedConfig):
     """`[weights]`: how weights reach the inference engines. Training is the same with it and without, to the bit."""
 
     transport: TransportKind
@@ -54,12 +54,10 @@ class WeightsConfig(Settings):
     advertise_host: str | None = Field(default=None, min_length=1)
     """By which name or address orchestrator and engines reach rank 0; the host of `listen` unless given."""
     insecure: bool = False
-    """Listen beyond loopback. Nothing there asks who calls, and weights travel in plain text: on a private network
-    only."""
-    token_file: Path | None = None
-    """File that holds the orchestrator's access token."""
-    ca_file: Path | None = None
-    """PEM file of the certificate authority of the orchestrator; TLS is used where it is given."""
+    """Listen beyond loopback without TLS or without a token; or with `gloo` or `nccl`, whose groups ask nobody who
+    joins, and move weights in plain text: on a private network only."""
+    orchestrator: CalleeConfig = CalleeConfig()
+    """How the orchestrator is called; its address comes with each stamp."""
     prepare_s: float = Field(default=30, gt=0)
     """How long the engines may take to get ready; then the transfer is skipped."""
     send_s: float = Field(default=300, gt=0)
@@ -76,10 +74,10 @@ class WeightsConfig(Settings):
                 f"transport = {self.transport.value!r} with {given}: 'filesystem' needs one, the others have none"
             )
         host = self.listen_host
-        if host not in LOOPBACK_HOSTS and not self.insecure:
+        if host not in LOOPBACK_HOSTS and not self.insecure and self.transport is not TransportKind.FILESYSTEM:
             raise ValueError(
-                f"listen = {self.listen!r} is reachable from other machines, and nothing there asks who calls: "
-                "listen on 127.0.0.1, or say insecure"
+                f"listen = {self.listen!r} is reachable from other machines, and a group of {self.transport.value!r} "
+                "asks nobody who joins: listen on 127.0.0.1, use 'filesystem', or, on a private network, say insecure"
             )
         if host in ANY_HOST and self.advertise_host is None:
             raise ValueError(f"listen = {self.listen!r} is no address that can be called: set advertise_host")

@@ -45,7 +45,7 @@ class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Lets calls through that carry `authorization: Bearer TOKEN`, and those of the health service."""
 
     def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+        self._token = token
 
     async def intercept_service(
         self,
@@ -53,14 +53,44 @@ class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "grpc.RpcMethodHandler[Any, Any]":
         """Return the method's handler, or one that refuses."""
-        if handler_call_details.method.startswith(OPEN_PREFIX):
-            return await continuation(handler_call_details)
-        given = dict(handler_call_details.invocation_metadata or ()).get("authorization")
-        if given is None:
-            return _refusal("this server wants a token: send metadata `authorization: Bearer TOKEN`")
-        if not hmac.compare_digest(given.encode() if isinstance(given, str) else given, self._expected):
-            return _refusal("the token is not this server's")
-        return await continuation(handler_call_details)
+        objection = _objection(handler_call_details, self._token)
+        return _refusal(objection) if objection else await continuation(handler_call_details)
+
+
+class ThreadedTokenCheck(grpc.ServerInterceptor):  # type: ignore[type-arg]
+    """The same for a server in threads, whose methods take and give one message."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], "grpc.RpcMethodHandler[Any, Any] | None"],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        """Return the method's handler, or one that refuses."""
+        objection = _objection(handler_call_details, self._token)
+        if not objection:
+            return continuation(handler_call_details)
+
+        def refuse(_request: object, call: grpc.ServicerContext) -> None:
+            code, details, trailing = status_of(UnauthenticatedError(objection))
+            call.set_trailing_metadata(trailing)
+            call.abort(code, details)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def _objection(details: grpc.HandlerCallDetails, token: str) -> str:
+    """Why a call is not let through; "" where it is."""
+    if details.method.startswith(OPEN_PREFIX):
+        return ""
+    given = dict(details.invocation_metadata or ()).get("authorization")
+    if given is None:
+        return "this server wants a token: send metadata `authorization: Bearer TOKEN`"
+    if not hmac.compare_digest(given.encode() if isinstance(given, str) else given, f"Bearer {token}".encode()):
+        return "the token is not this server's"
+    return ""
 
 
 def _refusal(message: str) -> "grpc.RpcMethodHandler[Any, Any]":

@@ -5,14 +5,13 @@ is no reason to wait: it asks again when it is back.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from dataserver.client.connection import Channels, ConnectionSettings
-from dataserver.errors import InvalidConfigError
+from dataserver.hosting.credentials import read_token
 from dataserver.v1 import policy_version_pb2
 from orchestrator.v1 import weight_transfer_service_pb2 as transfers
 from trainer.weights.outgoing import Outgoing
@@ -45,7 +44,8 @@ class OrchestratorCalls:
         self._address = address
         self._config = config
         self._underway = underway
-        settings = ConnectionSettings(endpoints=(address,), token=read_token(config.token_file), ca=config.ca_file)
+        token = None if config.orchestrator.token_file is None else read_token(config.orchestrator.token_file)
+        settings = ConnectionSettings(endpoints=(address,), token=token, ca=config.orchestrator.ca_file)
         self._channels = Channels(settings)
         self._metadata = settings.metadata
 
@@ -113,11 +113,3 @@ class OrchestratorCalls:
                 name = type(request).__name__.removesuffix("Request")
                 raise TransferError(f"{name}: orchestrator {self._address}: {code}: {said}") from error
             return answered
-
-
-def read_token(path: Path | None) -> str | None:
-    """The orchestrator's token, if there is one. Raises `InvalidConfigError`."""
-    try:
-        return None if path is None else path.read_text().strip()
-    except OSError as error:
-        raise InvalidConfigError(f"weights.token_file: {error}") from error

@@ -9,6 +9,8 @@ from dataserver.errors import InvalidConfigError
 from trainer.config_file import parse_config
 from trainer.weights_config import WeightsConfig
 
+GUARD = {"tls": {"certificate": "c", "key": "k"}, "token_file": "t"}
+
 
 @pytest.mark.parametrize(
     ("fields", "told"),
@@ -16,7 +18,9 @@ from trainer.weights_config import WeightsConfig
         ({"transport": "filesystem"}, "'filesystem' needs one"),
         ({"transport": "gloo", "directory": "weights"}, "the others have none"),
         ({"transport": "carrier pigeon"}, "filesystem"),
-        ({"transport": "gloo", "listen": "10.0.0.7:0"}, "or say insecure"),
+        ({"transport": "gloo", "listen": "10.0.0.7:0"}, "set tls and token_file"),
+        ({"transport": "gloo", "listen": "10.0.0.7:0", **GUARD}, "asks nobody who joins"),
+        ({"transport": "filesystem", "directory": "w", "listen": "10.0.0.7:0", "token_file": "t"}, "tls is not set"),
         ({"transport": "gloo", "listen": "0.0.0.0:0", "insecure": True}, "set advertise_host"),
         ({"transport": "gloo", "listen": "nowhere"}, "HOST:PORT"),
         ({"transport": "gloo", "prepare_s": 0}, "greater than 0"),
@@ -33,6 +37,11 @@ def test_where_rank_0_is_called_is_where_it_listens_unless_told() -> None:
     assert WeightsConfig(transport="gloo").called_host == "127.0.0.1"
     open_to_all = {"listen": "0.0.0.0:7000", "insecure": True, "advertise_host": "node7"}
     assert WeightsConfig(transport="gloo", **open_to_all).called_host == "node7"
+
+
+def test_with_tls_and_a_token_rank_0_is_reached_from_everywhere_where_no_group_is() -> None:
+    exposed = {"transport": "filesystem", "directory": "w", "listen": "10.0.0.7:7000", **GUARD}
+    assert WeightsConfig.model_validate(exposed).called_host == "10.0.0.7"
 
 
 def test_deadlines_that_would_end_the_job_as_a_hang_are_refused() -> None:
