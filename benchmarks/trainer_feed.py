@@ -56,6 +56,9 @@ class MemoryFeed:
         self._lineage = lineage
         self._steps = steps
 
+    def await_stores(self, _names: Any) -> None:
+        pass
+
     def create_run(self, _vocab_size: int, **_: Any) -> Lineage:
         return self._lineage
 

@@ -24,6 +24,7 @@
     │   ├── StoreDamagedError      a store changed after its admission
     │   └── ChecksumMismatchError  bytes arrived damaged
     ├── UnavailableError           the only one that is retried
+    │   └── StoreNotReadyError     a store is being rendered
     ├── WaitExpiredError           a wait ran into its deadline
     ├── UnauthenticatedError
     └── InternalError              the server met a fault of its own
@@ -140,6 +141,10 @@ class UnavailableError(DataServerError):
     """The server is ending, not yet ready, or out of reach."""
 
 
+class StoreNotReadyError(UnavailableError):
+    """A store is being rendered; the message says how far it is, and the details change as it goes on."""
+
+
 class WaitExpiredError(DataServerError):
     """A wait ran into its deadline; the message says for whom and since when."""
 
@@ -186,6 +191,7 @@ REASONS: tuple[Reason, ...] = tuple(
         (StoreDamagedError, "STORE_DAMAGED", "DATA_LOSS"),
         (ChecksumMismatchError, "CHECKSUM_MISMATCH", "DATA_LOSS"),
         (UnavailableError, "UNAVAILABLE", "UNAVAILABLE"),
+        (StoreNotReadyError, "STORE_NOT_READY", "UNAVAILABLE"),
         (WaitExpiredError, "WAIT_EXPIRED", "DEADLINE_EXCEEDED"),
         (UnauthenticatedError, "UNAUTHENTICATED", "UNAUTHENTICATED"),
         (InternalError, "INTERNAL", "INTERNAL"),

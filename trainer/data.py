@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,11 @@ class ServerFeed:
         self._client = endpoint.connect(self._config.patience_s)
         self._wait_alive_s = self._config.wait_alive_s
         self._committer = endpoint.connect(COMMIT_PATIENCE_S)
+
+    def await_stores(self, names: Iterable[str]) -> None:
+        """Wait for stores that are being rendered, as long as they come nearer; raises `StoreNotFoundError`."""
+        for name in names:
+            self._client.await_store(name)
 
     def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
         """Create or find the run; raises `RunConflictError` when its order is another."""

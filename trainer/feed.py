@@ -1,5 +1,6 @@
 """What the training loop knows of where steps come from: protocols, and no more.
 
+    Feed.await_stores                   every rank
     Feed.create_run -> Lineage          rank 0
     Feed.begin      -> attempt          rank 0, told to the others
     Feed.open       -> StepSource       every rank; yields Steps and offers, takes acks
@@ -10,7 +11,7 @@
 `trainer.data.ServerFeed` is the data server; tests and benchmarks play back recorded steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from dataserver.client import AttemptInfo
@@ -103,6 +104,12 @@ class StepSource(Protocol):
 
 class Feed(Protocol):
     """What a trainer asks of whoever owns the order and the cursor."""
+
+    def await_stores(self, names: Iterable[str]) -> None:
+        """Return when none of these stores is being rendered any more.
+
+        That may take longer than a collective may, so every rank waits before the first one.
+        """
 
     def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
         """Create the run, or find it, and say which checkpoints belong to it.

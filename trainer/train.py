@@ -1,7 +1,8 @@
 """A training job, from its beginning to its end.
 
-    a live attempt has ended, a checkpoint is chosen (rank 0) -> build the model -> begin an attempt (rank 0)
-    -> open a stream per rank -> the loop, until the run ends -> export (rank 0)
+    the stores are rendered (every rank waits) -> a live attempt has ended, a checkpoint is chosen (rank 0)
+    -> build the model -> begin an attempt (rank 0) -> open a stream per rank -> the loop, until the run ends
+    -> export (rank 0)
 
 What it is made of is told in the modules that it names.
 """
@@ -35,6 +36,7 @@ def train(config: TrainerConfig, world: World, feed: Feed, *, resume: Resume = "
     """Train until the run ends. Every rank calls this; the process group stands already."""
     checkpoints = Checkpoints(config.checkpoint.dir)
     with _metrics(config, world) as metrics:
+        feed.await_stores(_stores(config))
         start = told_by_first(world, lambda: choose_start(config, feed, checkpoints, resume, take_over=take_over))
         model, optimizer = build(config, world, start.checkpoint)
         # The attempt begins when the model stands, so that its lease is not spent on loading weights.
@@ -83,6 +85,12 @@ def build(config: TrainerConfig, world: World, checkpoint: Checkpoint | None) ->
     else:
         load_weights(model, full_weights(config.model, hf_config) if world.is_first else {}, world)
     return model, optimizer
+
+
+def _stores(config: TrainerConfig) -> set[str]:
+    """The stores that the job reads."""
+    trained = {source.store for source in config.run.order.sources}
+    return trained if config.eval is None else trained | {config.eval.store}
 
 
 def _retention(config: TrainerConfig, checkpoints: Checkpoints, run_uid: str) -> Retention:

@@ -40,7 +40,7 @@ def add_estimate_verb(verbs: "Subparsers") -> None:
 
 def _estimate(arguments: argparse.Namespace) -> int:
     from dataserver.config import load_config
-    from dataserver.streaming.catalog import open_catalog
+    from dataserver.streaming.catalog import open_catalog, render_text_sources
     from dataserver.streaming.contexts import build_context
 
     spec = read_run_spec(arguments.spec)
@@ -58,6 +58,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
             )
     catalog = open_catalog(config)
     try:
+        render_text_sources(catalog, config, lambda *_: None)
         context = build_context(spec.order, catalog)
         context.check_vocabulary(spec.vocab_size)
         context.check_images(allowed=spec.images)

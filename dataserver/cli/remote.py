@@ -49,6 +49,8 @@ def connect(arguments: argparse.Namespace) -> "DataClient":
 
     # What was waited for stands in the error, and errors take one line: no log on stderr beside it.
     logging.getLogger("dataserver.client").addHandler(logging.NullHandler())
+    # Rendering takes long, and that somebody wants to watch.
+    logging.getLogger("dataserver.client.rendering").addHandler(logging.StreamHandler())
     token = None
     if arguments.token_file is not None:
         try:

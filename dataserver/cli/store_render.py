@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from dataserver.render.job import Engine
     from dataserver.render.part import PartReport
     from dataserver.render_options import RenderOptions
+    from dataserver.wire.store_info import RenderingInfo
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _LINE_EVERY_S: Final = 5.0
+_BAR_EVERY_S: Final = 0.2
+_BAR_WIDTH: Final = 30
 
 _STOPPING: Final = ("first_exhausted", "all_exhausted", "all_exhausted_without_replacement")
 
@@ -92,18 +95,19 @@ def _render(arguments: argparse.Namespace) -> int:
 def _rendered(arguments: argparse.Namespace, options: "RenderOptions", engine: "Engine", rate: "_Rate") -> "PartReport":
     from dataserver.render.job import job_key, render_store
     from dataserver.render.mixture import Mixture, render_mixture
+    from dataserver.render.pace import Stage
     from dataserver.render.source import find_conversations
     from dataserver.stores import default_index_dir
     from dataserver.weighting import Stopping
 
     pulled = default_index_dir() / "rendered"
     found = [
-        (source, find_conversations(source, pulled, storage_options={}, progress=lambda *_: None))
+        (source, find_conversations(source, pulled, storage_options={}, progress=Stage("fetching", rate.show)))
         for source in arguments.sources
     ]
     if len(found) == 1 and arguments.weights is None:
         [(_, only)] = found
-        key = job_key(only, options)
+        key = job_key(only, options, progress=Stage("reading", rate.show))
         return render_store(only, arguments.out, options, key=key, engine=engine, progress=rate)
     mixture = Mixture(sources=tuple(found), weights=arguments.weights, stopping=Stopping(arguments.stopping))
     return render_mixture(mixture, arguments.out, options, engine=engine, progress=rate)
@@ -159,42 +163,37 @@ def _roles(text: str) -> tuple[str, ...]:
 
 
 class _Rate:
-    """Rows and tokens a second, and the time left, on standard error."""
+    """How far it is, rows and tokens a second, and the time left, on standard error."""
 
     def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._next = self._begun
-        self._first: tuple[int, int, int] | None = None
+        from dataserver.render.pace import Pace
+
+        self._pace = Pace()
+        self._next = 0.0
+        self._shown = False
         self._is_terminal = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int, report: "PartReport") -> None:
-        """Show how far it is, if it is time to. A source's first call tells what an earlier job left done."""
+        """Show how far rendering is, if it is time to."""
+        self.show(self._pace.rendering(done, total, report))
+
+    def show(self, info: "RenderingInfo") -> None:
+        """Show how far a stage is, if it is time to."""
         now = time.monotonic()
-        if self._first is None or report.rows < self._first[1]:
-            self._first = (done, report.rows, report.tokens)
-            self._begun = now
-        if now < self._next and done < total:
+        if now < self._next and info.done < info.total:
             return
-        seconds = max(now - self._begun, 1e-9)
-        chunks, rows, tokens = (
-            value - before for value, before in zip((done, report.rows, report.tokens), self._first, strict=True)
-        )
-        left = seconds * (total - done) / chunks if chunks else float("inf")
-        line = (
-            f"rendering: {done / max(total, 1):.0%}, {rows / seconds:,.0f} rows/s, {tokens / seconds:,.0f} tokens/s, "
-            f"{left:.0f} s left"
-        )
-        print(
-            f"\r\033[K{line}" if self._is_terminal else line,
-            end="" if self._is_terminal else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
-        self._next = now + (0.2 if self._is_terminal else _LINE_EVERY_S)
+        line = info.text().removeprefix("being ")
+        if self._is_terminal:
+            bar = ("#" * round(info.share * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
+            print(f"\r\033[K{bar} {line}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+        self._shown = True
+        self._next = now + (_BAR_EVERY_S if self._is_terminal else _LINE_EVERY_S)
 
     def __enter__(self) -> "_Rate":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_terminal and self._first is not None:
+        if self._is_terminal and self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

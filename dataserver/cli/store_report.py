@@ -23,6 +23,10 @@ _MEANINGS: Final = {
 
 def report_text(store: "StoreInfo") -> str:
     """All there is to say about a store."""
+    if store.rendering is not None:
+        return f"state        {store.rendering.text()}"
+    if store.fault:
+        return f"state        not rendered: {store.fault}"
     known = store.admission == "eager"
     lines = [
         *_contents(store),

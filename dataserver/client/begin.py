@@ -13,7 +13,7 @@ from typing import Final
 
 from dataserver.client.calls import Calls
 from dataserver.client.failover import LOG_EVERY_S, clock
-from dataserver.errors import AttemptAliveError, UnavailableError, WaitExpiredError
+from dataserver.errors import AttemptAliveError, StoreNotReadyError, UnavailableError, WaitExpiredError
 from dataserver.v1 import run_pb2, run_service_pb2
 
 # A lease is some ten seconds or more; asking each second costs the ledger nothing.
@@ -34,7 +34,7 @@ def begin_attempt(calls: Calls, request: run_service_pb2.BeginAttemptRequest, wa
                 failover, "RunService/BeginAttempt", request, run_service_pb2.BeginAttemptResponse
             ).attempt
         except UnavailableError as error:
-            answer_lost = True
+            answer_lost |= not isinstance(error, StoreNotReadyError)
             pause = failover.failed(error)
         except AttemptAliveError as error:
             if answer_lost and (ours := _ours(calls, request, before)):

@@ -2,6 +2,9 @@
 
 A server that answers UNAVAILABLE is a pause: the next endpoint is tried, with growing, jittered
 waits, until `patience_s` is spent. Whoever waits says for whom and since when.
+
+A store that is being rendered may take hours, and is waited for as long as it comes nearer: patience
+begins anew with every answer that tells of more.
 """
 
 import logging
@@ -10,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from dataserver.errors import UnavailableError
+from dataserver.errors import StoreNotReadyError, UnavailableError
 
 LOG_EVERY_S: Final = 10.0
 
@@ -20,6 +23,7 @@ _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 5.0
 
 _logger = logging.getLogger("dataserver.client")
+_rendering_logger = logging.getLogger("dataserver.client.rendering")
 
 # Own generator: the global one belongs to the training code. Seeded by the operating system, so
 # that a thousand ranks do not come back in lockstep.
@@ -42,6 +46,8 @@ class Failover:
         self._since = 0.0
         self._since_clock = ""
         self._logged = 0.0
+        self._moved = 0.0
+        self._heard: dict[str, dict[str, str]] = {}
 
     @property
     def endpoint(self) -> str:
@@ -56,25 +62,19 @@ class Failover:
         now = time.monotonic()
         if self._failures == 0:
             self._since, self._since_clock, self._logged = now, clock(), now - LOG_EVERY_S
-        waited = now - self._since
-        if waited >= self._patience_s:
-            raise UnavailableError(
-                f"{self._waiter}: no data server answered for {waited:.1f} s (since {self._since_clock}, patience "
-                f"{self._patience_s:g} s); tried {', '.join(self._endpoints)}; last answer: {error.message}",
-                endpoints=",".join(self._endpoints),
-                waited_s=round(waited),
-            ) from error
+            self._moved = now
         gone = self.endpoint
+        if isinstance(error, StoreNotReadyError) and error.details != self._heard.get(gone):
+            self._heard[gone], self._moved = error.details, now
+        waited = now - self._moved
+        if waited >= self._patience_s:
+            raise self._given_up(error, now) from error
         self._index = (self._index + 1) % len(self._endpoints)
         circle = self._failures // len(self._endpoints)
         self._failures += 1
         if now - self._logged >= LOG_EVERY_S:
             self._logged = now
-            _logger.warning(
-                "%s waits for a data server since %s (%.0f of at most %g s): %s is away (%s)%s",
-                self._waiter, self._since_clock, waited, self._patience_s, gone, error.message,
-                f", next is {self.endpoint}" if self.endpoint != gone else "",
-            )  # fmt: skip
+            self._say(error, gone, waited)
         longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(circle, 16))
         return min(longest * _jitter.uniform(0.5, 1.0), self._patience_s - waited)
 
@@ -83,6 +83,28 @@ class Failover:
         if self._failures:
             _logger.warning("%s: %s answers after %.1f s", self._waiter, self.endpoint, time.monotonic() - self._since)
             self._failures = 0
+
+    def _given_up(self, error: UnavailableError, now: float) -> UnavailableError:
+        waited = now - self._since
+        what = "nothing moved" if isinstance(error, StoreNotReadyError) else "no data server answered"
+        return UnavailableError(
+            f"{self._waiter}: {what} for {now - self._moved:.1f} s (waited since {self._since_clock}, patience "
+            f"{self._patience_s:g} s); tried {', '.join(self._endpoints)}; last answer: {error.message}",
+            endpoints=",".join(self._endpoints),
+            waited_s=round(waited),
+        )
+
+    def _say(self, error: UnavailableError, gone: str, waited: float) -> None:
+        if isinstance(error, StoreNotReadyError):
+            _rendering_logger.warning(
+                "%s waits since %s: %s says that %s", self._waiter, self._since_clock, gone, error.message
+            )
+            return
+        _logger.warning(
+            "%s waits for a data server since %s (%.0f of at most %g s): %s is away (%s)%s",
+            self._waiter, self._since_clock, waited, self._patience_s, gone, error.message,
+            f", next is {self.endpoint}" if self.endpoint != gone else "",
+        )  # fmt: skip
 
 
 def clock(seconds: float | None = None) -> str:

@@ -1,6 +1,9 @@
 """What the data server tells about its stores."""
 
+import time
+
 from dataserver.client.calls import Calls
+from dataserver.errors import StoreNotReadyError
 from dataserver.v1 import store_service_pb2 as stores_pb2
 from dataserver.wire import stores
 from dataserver.wire.build import built
@@ -24,6 +27,18 @@ class StoreCalls:
         return stores.store_from_proto(
             self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse).store
         )
+
+    def await_store(self, store: str) -> None:
+        """Return when the store is rendered, or will never be; at once for one that is ready.
+
+        So that every rank may wait for itself, with no limit but that it comes nearer.
+        """
+        failover = self._calls.failover(f"store {store!r}")
+        while (info := self.get_store(store).rendering) is not None:
+            pause = failover.failed(
+                StoreNotReadyError(f"store {store!r} is {info.text()}", stage=info.stage, done=info.done)
+            )
+            time.sleep(pause)
 
     def list_samples(
         self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None

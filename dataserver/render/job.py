@@ -92,19 +92,28 @@ def _rendered(
     return [reports[chunk.number] for chunk in chunks]
 
 
-def job_key(source: Input, options: RenderOptions, memory: Path | None = None) -> str:
+def job_key(
+    source: Input,
+    options: RenderOptions,
+    memory: Path | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> str:
     """XXH3-128, in hex, of the input's names and bytes and of all that decides how they are rendered.
 
     `memory`: a file that keeps the digests of input files, so that those that are as they were are not read again.
+    `progress`: called with bytes whose digest is known and bytes in all, where some have to be read.
     """
     known = _remembered(memory)
     digest = xxhash.xxh3_128(render_key(options).encode())
-    for path in source.paths:
+    stats = [(source.directory / path).stat() for path in source.paths]
+    done, total = 0, sum(stat.st_size for stat in stats)
+    for path, stat in zip(source.paths, stats, strict=True):
         file = (source.directory / path).absolute()
-        stat = file.stat()
         stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
         if known.get(str(file), ("", ""))[0] != stamp:
+            progress(done, total)
             known[str(file)] = (stamp, file_digest(file))
+        done += stat.st_size
         digest.update(f"{path}\n{known[str(file)][1]}\n".encode())
     if memory is not None:
         write_atomically(memory, seal(known))

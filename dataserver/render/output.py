@@ -1,5 +1,6 @@
 """What a job leaves: a store with its counts, whole or not there; and what jobs that never end leave behind."""
 
+import contextlib
 import fcntl
 import glob
 import json
@@ -7,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,9 @@ REJECTS: Final = "_rejects.jsonl"
 
 # Work that nobody went on with for so long is nobody's any more.
 _ABANDONED_S: Final = 14 * 24 * 3600.0
+
+# How often one who waits for a lock looks.
+_LOOK_EVERY_S: Final = 0.25
 
 
 def work_directory(out: Path, key: str) -> Path:
@@ -83,15 +87,14 @@ def sweep(directory: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with the process, however it ends; wait for whoever holds it. The file goes with it."""
+def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a lock that ends with the process, however it ends; wait for whoever holds it. The file goes with it.
+
+    `waiting` is called now and then while another process holds it; without, the log says so once.
+    """
     while True:
         with path.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.warning("waiting for another process that renders or pulls the same, which holds %s", path)
-                fcntl.flock(file, fcntl.LOCK_EX)
+            _take(file, path, waiting)
             if not _is_at(file, path):
                 continue
             try:
@@ -99,6 +102,20 @@ def locked(path: Path) -> Iterator[None]:
             finally:
                 path.unlink(missing_ok=True)
             return
+
+
+def _take(file: BinaryIO, path: Path, waiting: Callable[[], None] | None) -> None:
+    told = False
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if waiting is not None:
+            waiting()
+        elif not told:
+            log.warning("waiting for another process that renders or pulls the same, which holds %s", path)
+            told = True
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:

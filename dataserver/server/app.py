@@ -1,6 +1,6 @@
 """What a server is made of, from its stores to its port.
 
-start   stores admitted -> ledger opened -> services registered -> port bound -> SERVING
+start   ledger opened -> stores admitted -> services registered -> port bound -> SERVING -> conversations rendered
 drain   NOT_SERVING -> no new streams -> running ones end with UNAVAILABLE -> clients go elsewhere
 stop    calls under way get a moment, then everything is closed
 """
@@ -26,6 +26,8 @@ from dataserver.hosting.guard import Guard
 from dataserver.hosting.listen import bind, server_options
 from dataserver.hosting.metrics_endpoint import MetricsEndpoint
 from dataserver.ledger import Ledger, open_ledger
+from dataserver.server.announcer import Announcer
+from dataserver.server.text_sources import TextSources
 from dataserver.services import batch_service
 from dataserver.services.batch_service import BatchService
 from dataserver.services.cursor_service import CursorService
@@ -33,7 +35,7 @@ from dataserver.services.run_service import RunService
 from dataserver.services.store_service import StoreService
 from dataserver.services.weight_sync_service import WeightSyncService
 from dataserver.stores import Store
-from dataserver.streaming.catalog import ReportStoreBytes, StoreCatalog, open_catalog, whole_figures
+from dataserver.streaming.catalog import ReportStoreBytes, StoreCatalog, open_catalog
 from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
@@ -81,6 +83,7 @@ class DataServer:
         self._guard: Guard | None = None
         self._registry: Registry | None = None
         self._health: HealthServicer | None = None
+        self._text_sources: TextSources | None = None
         self._stopped = False
 
     async def start(self) -> int:
@@ -93,6 +96,8 @@ class DataServer:
 
     async def drain(self) -> None:
         """Say NOT_SERVING, end all streams, and wait up to `drain_s` for calls under way to end."""
+        if self._text_sources is not None:
+            await self._text_sources.close()
         if self._registry is None or self._guard is None or self._health is None:
             return
         await self._health.enter_graceful_shutdown()
@@ -105,6 +110,8 @@ class DataServer:
         if self._stopped:
             return
         self._stopped = True
+        if self._text_sources is not None:
+            await self._text_sources.close()
         if self._server is not None:
             await self._server.stop(WATCHERS_S)
         if self._registry is not None:
@@ -132,7 +139,6 @@ class DataServer:
             counted=metrics.count_disk_cache,
         )
         self._closers.append(catalog.close)
-        await asyncio.to_thread(_count_stores, catalog, metrics)
         self._guard = Guard(metrics.requests, "dataserver.v1")
         interceptors = ([TokenCheck(token)] if token else []) + [self._guard]
         options = server_options(
@@ -142,10 +148,23 @@ class DataServer:
             reuse_port=self._reuse_port,
         )
         self._server = grpc.aio.server(interceptors=interceptors, options=options)
+        self._health = HealthServicer()
         await self._add_services(self._server, ledger, catalog, metrics)
+        await self._add_health(self._server, self._health)
+        self._text_sources = await self._announced(catalog, Announcer(metrics, self._health, self._admitted))
         port = bind(self._server, self.config.listen, credentials)
         await self._server.start()
+        self._text_sources.start()
         return port
+
+    async def _announced(self, catalog: StoreCatalog, announcer: Announcer) -> TextSources:
+        """Say which stores are served; what is to be rendered."""
+        for name in catalog.names:
+            if name in catalog.coming:
+                await announcer.coming(name)
+            else:
+                await announcer.serving(name, catalog.get(name))
+        return TextSources(self.config, catalog, announcer)
 
     async def _add_services(
         self, server: grpc.aio.Server, ledger: Ledger, catalog: StoreCatalog, metrics: Metrics
@@ -182,24 +201,13 @@ class DataServer:
         add_WeightSyncServiceServicer_to_server(  # type: ignore[no-untyped-call]
             WeightSyncService(ledger=ledger, threads=threads, registry=streams, metrics=metrics), server
         )
-        self._health = HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        streams.start()
+
+    async def _add_health(self, server: grpc.aio.Server, health: HealthServicer) -> None:
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
         for name in SERVICES:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            await health.set(name, health_pb2.HealthCheckResponse.SERVING)
         channelz.add_channelz_servicer(server)  # type: ignore[arg-type]
         reflection.enable_server_reflection(
             (*SERVICES, HEALTH_SERVICE, reflection.SERVICE_NAME, "grpc.channelz.v1.Channelz"), server
         )
-        streams.start()
-
-
-def _count_stores(catalog: StoreCatalog, metrics: Metrics) -> None:
-    """Blocks while the stores' indexes are read."""
-    for name in catalog.names:
-        store = catalog.get(name)
-        metrics.store_rows.labels(name).set(store.rows)
-        figures = whole_figures(store)
-        if figures is not None:
-            metrics.store_tokens.labels(name).set(store.tokens)
-            for reason, rows in figures.dropped.items():
-                metrics.store_dropped.labels(name, reason).set(rows)

@@ -1,5 +1,6 @@
 """`StoreService`: stores as they were admitted, and their rows for people to look at."""
 
+from dataclasses import asdict
 from functools import lru_cache
 
 import numpy as np
@@ -42,15 +43,13 @@ class StoreService(StoreServiceServicer):
         names = [name for name in self._catalog.names if name > after]
         page = names[:size]
         return pb.ListStoresResponse(
-            stores=[await self._described_as_proto(name, self._catalog.get(name), None) for name in page],
+            stores=[await self._shown(name, None) for name in page],
             next_page_token=pages.page_token("stores", page[-1]) if len(names) > size else "",
         )
 
     async def GetStore(self, request: pb.GetStoreRequest, call: Call) -> pb.GetStoreResponse:
         """Show one store."""
-        store = self._catalog.get(request.store)
-        bound = fields.max_length(request.max_length)
-        return pb.GetStoreResponse(store=await self._described_as_proto(request.store, store, bound))
+        return pb.GetStoreResponse(store=await self._shown(request.store, fields.max_length(request.max_length)))
 
     async def ListSamples(self, request: pb.ListSamplesRequest, call: Call) -> pb.ListSamplesResponse:
         """Read rows."""
@@ -64,7 +63,12 @@ class StoreService(StoreServiceServicer):
         rows = np.arange(begin, min(end, store.rows), dtype=np.int64)
         return pb.ListSamplesResponse(samples=await self._threads.inspect(self._samples, store, rows, bound))
 
-    async def _described_as_proto(self, name: str, store: Store, bound: int | None) -> pb.Store:
+    async def _shown(self, name: str, bound: int | None) -> pb.Store:
+        if (info := self._catalog.rendering(name)) is not None:
+            return pb.Store(name=name, state="rendering", rendering=pb.Rendering(**asdict(info)))
+        if fault := self._catalog.fault(name):
+            return pb.Store(name=name, state="failed", fault=fault)
+        store = self._catalog.get(name)
         # How far a lazily admitted store is known changes.
         describe = self._described if store.admission is Admission.EAGER else describe_store
         return store_to_proto(await self._threads.inspect(describe, name, store, bound))

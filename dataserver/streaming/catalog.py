@@ -1,10 +1,15 @@
-"""The stores that a server owns: opened at start, by name, and never by a path from outside."""
+"""The stores that a server owns: by name, and never by a path from outside.
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+samples         admitted at start ───────────────────────────────> ready
+conversations   coming ──rendered, admitted: `server.text_sources`──> ready
+└──────────────────────────────────────────────> failed
+"""
 
-from dataserver.config import ServerConfig, StoreConfig
-from dataserver.errors import StoreNotFoundError
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from dataserver.config import ServerConfig
+from dataserver.errors import StoreNotFoundError, StoreNotReadyError, StoreRefusedError
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores import (
     Admission,
@@ -16,32 +21,76 @@ from dataserver.stores import (
     default_index_dir,
     open_store,
 )
+from dataserver.wire.store_info import RenderingInfo
 
 # Name of the store, bytes read so far, bytes in all.
 ReportStoreBytes = Callable[[str, int, int], None]
 
 
 class StoreCatalog:
-    """Stores by name."""
+    """Stores by name: those that are ready, and those that are `coming`, being rendered."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
+    def __init__(self, stores: Mapping[str, Store], coming: Iterable[str] = ()) -> None:
         self._stores = dict(stores)
+        self._coming = {name: RenderingInfo(stage="queued") for name in coming}
+        self._faults: dict[str, str] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
-        return tuple(sorted(self._stores))
+        return tuple(sorted({*self._stores, *self._coming, *self._faults}))
+
+    @property
+    def coming(self) -> tuple[str, ...]:
+        """The names of those that are not rendered yet, in the order of the configuration."""
+        return tuple(self._coming)
 
     def get(self, name: str) -> Store:
-        """Raises `StoreNotFoundError`, naming the stores that there are."""
+        """A store whose rows are served.
+
+        Raises `StoreNotReadyError` while it is rendered, `StoreRefusedError` if that failed, and `StoreNotFoundError`.
+        """
         store = self._stores.get(name)
-        if store is None:
-            raise StoreNotFoundError(
-                f"this server has no store {name!r}; it has {', '.join(self.names) or 'none'}: "
-                "correct the name, or serve the store with --store NAME=PATH",
+        if store is not None:
+            return store
+        if (info := self.rendering(name)) is not None:
+            raise StoreNotReadyError(
+                f"store {name!r} is {info.text()}. What needs its rows begins when all are rendered",
+                store=name, stage=info.stage, done=info.done, total=info.total,
+            )  # fmt: skip
+        if fault := self.fault(name):
+            raise StoreRefusedError(
+                f"store {name!r} was not rendered: {fault}; mend that, and start the server again, which goes on "
+                "where it was",
                 store=name,
             )
-        return store
+        raise StoreNotFoundError(
+            f"this server has no store {name!r}; it has {', '.join(self.names) or 'none'}: "
+            "correct the name, or serve the store with --store NAME=PATH",
+            store=name,
+        )
+
+    def rendering(self, name: str) -> RenderingInfo | None:
+        """How far a store is that is being rendered; None for any other."""
+        return self._coming.get(name)
+
+    def fault(self, name: str) -> str:
+        """Why a store was not rendered; empty for any other."""
+        return self._faults.get(name, "")
+
+    def tell(self, name: str, info: RenderingInfo) -> None:
+        """Note how far one that is coming is."""
+        self._coming[name] = info
+
+    def admit(self, name: str, store: Store) -> None:
+        """Serve one that was coming."""
+        self._stores[name] = store
+        del self._coming[name]
+
+    def fail(self, name: str, fault: str) -> None:
+        """Note why one that was coming does not come."""
+        self._faults[name] = fault
+        del self._coming[name]
 
     def close(self) -> None:
         """Close every store. Idempotent."""
@@ -56,17 +105,20 @@ def open_catalog(
     admitted: Callable[[str, Store], None] | None = None,
     counted: Callable[[str], object] = lambda _: None,
 ) -> StoreCatalog:
-    """Admit every configured store; blocks. Raises what `open_store` raises, after closing what it opened.
+    """Admit every configured store of samples; blocks. Raises what `open_store` raises, after closing what it opened.
 
-    `admitted` is told of each store as it is ready, `counted` of what comes of reads through the disk cache.
+    Those of conversations are coming: see `render_text_sources`. `admitted` is told of each store as it is ready,
+    `counted` of what comes of reads through the disk cache.
     """
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
     disk_cache = open_disk_cache(config, counted)
     try:
         for name, settings in config.stores.items():
+            if settings.render is not None:
+                continue
             stores[name] = open_store(
-                _samples(name, settings, config, progress or _report_nothing),
+                settings.path,
                 loss_mask=LossMask(settings.loss_mask),
                 admission=Admission(settings.admission),
                 split=settings.split,
@@ -81,23 +133,24 @@ def open_catalog(
     except BaseException:
         StoreCatalog(stores).close()
         raise
-    return StoreCatalog(stores)
+    return StoreCatalog(stores, [name for name, settings in config.stores.items() if settings.render is not None])
 
 
-def _samples(name: str, settings: StoreConfig, config: ServerConfig, progress: ReportStoreBytes) -> Path | str:
-    """Where the samples of a store lie: conversations are rendered first."""
-    if settings.render is None:
-        return settings.path
+def render_text_sources(
+    catalog: StoreCatalog, config: ServerConfig, progress: Callable[[str, RenderingInfo], None]
+) -> None:
+    """Render and admit what is coming, in this process; blocks. Raises what `rendered` raises."""
     # Imported here: few servers render, and it takes a while.
     from dataserver.render import rendered  # noqa: PLC0415
 
-    return rendered(
-        settings.path,
-        settings.render,
-        (config.index_dir or default_index_dir()) / "rendered",
-        storage_options=settings.storage,
-        progress=_named(progress, name),
-    )
+    for name in catalog.coming:
+        settings = config.stores[name]
+        if settings.render is not None:
+            path = rendered(
+                settings.path, settings.render, config.index_dir or default_index_dir(),
+                storage_options=settings.storage, progress=partial(progress, name),
+            )  # fmt: skip
+            catalog.admit(name, open_store(path, index_dir=config.index_dir))
 
 
 def open_disk_cache(config: ServerConfig, counted: Callable[[str], object] = lambda _: None) -> DiskCache | None:

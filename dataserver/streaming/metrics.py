@@ -103,6 +103,34 @@ class Metrics:
         )
 
     def _stores(self, registry: CollectorRegistry) -> None:
+        self.store_ready = Gauge(
+            "dataserver_store_ready",
+            "1 where the rows of a store are served, 0 while it is rendered, or when that failed.",
+            ["store"],
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self.rendered_rows = Gauge(
+            "dataserver_store_rendered_rows",
+            "Rows of conversations that are rendered, by store, since this server started.",
+            ["store"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
+        self.rendered_tokens = Gauge(
+            "dataserver_store_rendered_tokens",
+            "Tokens of them.",
+            ["store"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
+        self.render_left = Gauge(
+            "dataserver_store_render_left_seconds",
+            "Seconds until the stage of rendering is done in which a store is.",
+            ["store"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
         self.store_rows = Gauge(
             "dataserver_store_rows", "Rows of a store.", ["store"], registry=registry, multiprocess_mode="max"
         )

@@ -37,7 +37,7 @@ class GetStoreResponse(_message.Message):
     def __init__(self, store: _Optional[_Union[Store, _Mapping]] = ...) -> None: ...
 
 class Store(_message.Message):
-    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification", "images", "admission", "checked_rows")
+    __slots__ = ("name", "fingerprint", "format", "rows", "tokens", "longest_row", "max_token", "token_bytes", "columns", "shards", "ignored", "dropped", "kept_rows", "kept_tokens", "cut_tokens", "length_histogram", "links", "max_token_row", "loss_mask", "max_length", "padding", "read_amplification", "images", "admission", "checked_rows", "state", "rendering", "fault")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,9 @@ class Store(_message.Message):
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
     CHECKED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RENDERING_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
     name: str
     fingerprint: str
     format: str
@@ -95,7 +98,30 @@ class Store(_message.Message):
     images: StoreImages
     admission: str
     checked_rows: int
-    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ..., images: _Optional[_Union[StoreImages, _Mapping]] = ..., admission: _Optional[str] = ..., checked_rows: _Optional[int] = ...) -> None: ...
+    state: str
+    rendering: Rendering
+    fault: str
+    def __init__(self, name: _Optional[str] = ..., fingerprint: _Optional[str] = ..., format: _Optional[str] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., longest_row: _Optional[int] = ..., max_token: _Optional[int] = ..., token_bytes: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[Shard, _Mapping]]] = ..., ignored: _Optional[_Iterable[_Union[IgnoredPath, _Mapping]]] = ..., dropped: _Optional[_Mapping[str, int]] = ..., kept_rows: _Optional[int] = ..., kept_tokens: _Optional[int] = ..., cut_tokens: _Optional[int] = ..., length_histogram: _Optional[_Iterable[_Union[LengthBucket, _Mapping]]] = ..., links: _Optional[_Iterable[_Union[Link, _Mapping]]] = ..., max_token_row: _Optional[int] = ..., loss_mask: _Optional[str] = ..., max_length: _Optional[int] = ..., padding: _Optional[_Iterable[_Union[Padding, _Mapping]]] = ..., read_amplification: _Optional[_Union[ReadAmplification, _Mapping]] = ..., images: _Optional[_Union[StoreImages, _Mapping]] = ..., admission: _Optional[str] = ..., checked_rows: _Optional[int] = ..., state: _Optional[str] = ..., rendering: _Optional[_Union[Rendering, _Mapping]] = ..., fault: _Optional[str] = ...) -> None: ...
+
+class Rendering(_message.Message):
+    __slots__ = ("stage", "done", "total", "rows", "tokens", "rows_per_s", "tokens_per_s", "left_s")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LEFT_S_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    done: int
+    total: int
+    rows: int
+    tokens: int
+    rows_per_s: float
+    tokens_per_s: float
+    left_s: float
+    def __init__(self, stage: _Optional[str] = ..., done: _Optional[int] = ..., total: _Optional[int] = ..., rows: _Optional[int] = ..., tokens: _Optional[int] = ..., rows_per_s: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., left_s: _Optional[float] = ...) -> None: ...
 
 class StoreImages(_message.Message):
     __slots__ = ("rows", "first_row", "images", "patches", "patch_values", "pixel_bytes", "bytes_per_token", "densest_row")

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class StoreServiceStub:
-    """Stores, as they were admitted.
+    """Stores, as they were admitted. Conversations that the server still renders
+    are stores too, of which only `name`, `state` and `rendering` are known.
     """
 
     def __init__(self, channel):
@@ -53,7 +54,8 @@ class StoreServiceStub:
 
 
 class StoreServiceServicer:
-    """Stores, as they were admitted.
+    """Stores, as they were admitted. Conversations that the server still renders
+    are stores too, of which only `name`, `state` and `rendering` are known.
     """
 
     def ListStores(self, request, context):
@@ -104,7 +106,8 @@ def add_StoreServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StoreService:
-    """Stores, as they were admitted.
+    """Stores, as they were admitted. Conversations that the server still renders
+    are stores too, of which only `name`, `state` and `rendering` are known.
     """
 
     @staticmethod

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError, Message
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from dataserver.errors import (
@@ -18,6 +19,7 @@ from dataserver.errors import (
     DataServerError,
     InternalError,
     InvalidRequestError,
+    StoreNotReadyError,
     UnauthenticatedError,
     UnavailableError,
     WaitExpiredError,
@@ -33,6 +35,9 @@ DETAILS_KEY: Final = "grpc-status-details-bin"
 MAX_MESSAGE_BYTES: Final = 1200
 MAX_DETAIL_BYTES: Final = 200
 MAX_DETAILS: Final = 5
+
+# What is told to clients of others that ask for a store which is being rendered; ours know themselves.
+RETRY_S: Final = 5
 
 _BY_CLASS: Final = {reason.error: reason for reason in REASONS}
 _BY_NAME: Final = {reason.name: reason for reason in REASONS}
@@ -57,10 +62,17 @@ def status_of(error: DataServerError) -> tuple[grpc.StatusCode, str, tuple[tuple
     message = shortened(error.message, MAX_MESSAGE_BYTES)
     details = {name: shortened(value, MAX_DETAIL_BYTES) for name, value in list(error.details.items())[:MAX_DETAILS]}
     info = ErrorInfo(reason=reason.name, domain=DOMAIN, metadata=details)
-    packed = any_pb2.Any()
-    packed.Pack(info)
-    status = Status(code=code.value[0], message=message, details=[packed])
+    told = [_packed(info)]
+    if isinstance(error, StoreNotReadyError):
+        told.append(_packed(RetryInfo(retry_delay=Duration(seconds=RETRY_S))))
+    status = Status(code=code.value[0], message=message, details=told)
     return code, message, ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def _packed(detail: Message) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(detail)
+    return packed
 
 
 def error_of(failed: grpc.RpcError) -> DataServerError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +93,53 @@ class ImageFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenderingInfo:
+    """How far conversations are on their way to being a store.
+
+    `stage`: `queued`, `waiting`, `fetching`, `reading`, `rendering` or `checking`. `done` of `total`: parts while
+    rendering, else bytes. `rows`, `tokens`: what is rendered, by earlier processes too; the rates are this one's.
+    `left_s`: seconds until the stage is done; None: not known yet.
+    """
+
+    stage: str
+    done: int = 0
+    total: int = 0
+    rows: int = 0
+    tokens: int = 0
+    rows_per_s: float = 0.0
+    tokens_per_s: float = 0.0
+    left_s: float | None = None
+
+    @property
+    def share(self) -> float:
+        """Of the stage, how much is done: 0 to 1."""
+        return self.done / self.total if self.total else 0.0
+
+    def text(self) -> str:
+        """In words, after "it is"."""
+        if self.stage == "queued":
+            return "to be rendered in its turn"
+        if self.stage == "waiting":
+            return "being rendered by another process"
+        left = "" if self.left_s is None else f", about {self.left_s:,.0f} s left"
+        if self.stage != "rendering":
+            return f"being {_DONE_TO_IT[self.stage]}: {self.share:.0%} of {self.total / 1e6:,.0f} MB{left}"
+        return (
+            f"being rendered: {self.share:.0%}, {self.rows:,} rows, {self.rows_per_s:,.0f} rows/s, "
+            f"{self.tokens_per_s:,.0f} tokens/s{left}"
+        )
+
+
+_DONE_TO_IT: Final = {"fetching": "fetched", "reading": "read", "checking": "checked"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreInfo:
     """A store as it was admitted; what is dropped, served and padded is for samples of at most `max_length`.
 
     `read_amplification`: None where rows cost no more than their own bytes, wherever they lie. `admission`: `eager` or
     `lazy`; lazily, only `checked_rows` of the rows were looked at, and what depends on all of them is 0 or empty.
+    `state`: `ready`; `rendering`, with nothing known but `rendering`; or `failed`, with nothing known but `fault`.
     """
 
     name: str
@@ -124,6 +167,9 @@ class StoreInfo:
     admission: str
     checked_rows: int
     images: ImageFigures | None = None
+    state: str = "ready"
+    rendering: RenderingInfo | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

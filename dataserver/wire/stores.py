@@ -15,6 +15,7 @@ from dataserver.wire.store_info import (
     LinkInfo,
     PaddingInfo,
     ReadAmplificationInfo,
+    RenderingInfo,
     SampleInfo,
     ShardInfo,
     StoreInfo,
@@ -44,7 +45,12 @@ def store_from_proto(message: pb.Store) -> StoreInfo:
         read_amplification=(
             _read(ReadAmplificationInfo, message.read_amplification) if message.HasField("read_amplification") else None
         ),
+        rendering=_rendering(message.rendering) if message.HasField("rendering") else None,
     )
+
+
+def _rendering(message: pb.Rendering) -> RenderingInfo:
+    return _read(RenderingInfo, message, left_s=message.left_s if message.HasField("left_s") else None)
 
 
 def sample_from_proto(message: pb.Sample) -> SampleInfo:

@@ -1,85 +1,99 @@
-"""A server that is given conversations serves the samples that rendering them ahead of time would have given."""
+"""Conversations of a server become the store that rendering them ahead of time would have given, once."""
 
-import json
+import threading
 from pathlib import Path
 
 import pytest
+from textlab import ROWS, text_source, write_lines
 
 from dataserver.config import StoreConfig, parse_config
-from dataserver.errors import InvalidConfigError, StoreRefusedError
-from dataserver.render import rendered
+from dataserver.errors import InvalidConfigError, StoreNotReadyError, StoreRefusedError
+from dataserver.render import LocalEngine, rendered
+from dataserver.render.job import job_key, render_store
+from dataserver.render.rows import find_input
 from dataserver.render_options import RenderOptions
 from dataserver.stores import open_store
-from dataserver.streaming.catalog import open_catalog
-
-ROWS = [
-    {"messages": [{"role": "user", "content": f"question {n}"}, {"role": "assistant", "content": f"answer {n}"}]}
-    for n in range(40)
-]
+from dataserver.streaming.catalog import open_catalog, render_text_sources
+from dataserver.wire.store_info import RenderingInfo
 
 
-def write_lines(path: Path, rows: list) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+def render(path: Path | str, tokenizer: Path, index_dir: Path, told: list | None = None, **options: object) -> Path:
+    told = [] if told is None else told
+    settings = RenderOptions(tokenizer=tokenizer, **options)
+    return rendered(path, settings, index_dir, storage_options={}, progress=told.append)
 
 
-def config_of(directory: Path, source: Path, tokenizer: Path, **render: object):
-    store = {"path": str(source), "render": {"tokenizer": str(tokenizer), **render}}
-    return parse_config({"stores": {"chat": store}, "index_dir": str(directory / "indexes"), "disk_cache_bytes": 0})
+def bytes_of(store: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(store.glob("*.arrow"))]
 
 
-def test_conversations_are_served_as_the_store_that_they_render_to(chatml, tmp_path):
+def test_conversations_are_the_store_that_rendering_ahead_gives(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", ROWS)
-    told = []
-    config = config_of(tmp_path, source, chatml)
-    catalog = open_catalog(config, progress=lambda name, done, total: told.append((name, done, total)))
-    store = catalog.get("chat")
-    options = RenderOptions(tokenizer=chatml)
-    ahead = rendered(source, options, tmp_path / "ahead", storage_options={}, progress=lambda *_: None)
-    with open_store(ahead, index_dir=tmp_path / "other") as same:
-        assert store.fingerprint == same.fingerprint
-        assert [row.input_ids.tolist() for row in store] == [row.input_ids.tolist() for row in same]
-    assert len(store) == len(ROWS)
-    assert told[0][:2] == ("chat", 0)
+    config = parse_config({"stores": {"chat": text_source(source, chatml)}, "index_dir": str(tmp_path / "index")})
+    catalog, told = open_catalog(config), []
+    with pytest.raises(StoreNotReadyError, match=r"store 'chat' is to be rendered in its turn\. What needs its rows"):
+        catalog.get("chat")
+    render_text_sources(catalog, config, lambda name, info: told.append((name, info.stage)))
+    options, found = RenderOptions(tokenizer=chatml), find_input(source)
+    render_store(
+        found, tmp_path / "ahead", options,
+        key=job_key(found, options), engine=LocalEngine(1), progress=lambda *_: None,
+    )  # fmt: skip
+    with open_store(tmp_path / "ahead", index_dir=tmp_path / "other") as ahead:
+        assert catalog.get("chat").fingerprint == ahead.fingerprint
+    assert bytes_of(tmp_path / "ahead") == bytes_of(Path(catalog.get("chat").path))
+    assert [stage for _, stage in told] == sorted((s for _, s in told), key=["reading", "rendering", "checking"].index)
+    assert {name for name, _ in told} == {"chat"}
     catalog.close()
 
 
 def test_another_tokenizer_option_or_row_is_another_store(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", ROWS)
-
-    def fingerprint(**render):
-        catalog = open_catalog(config_of(tmp_path, source, chatml, **render))
-        try:
-            return catalog.get("chat").fingerprint
-        finally:
-            catalog.close()
-
-    first = fingerprint()
-    assert fingerprint() == first
-    assert fingerprint(roles=["assistant", "user"]) != first
+    first = render(source, chatml, tmp_path)
+    assert render(source, chatml, tmp_path) == first
+    assert render(source, chatml, tmp_path, roles=["assistant", "user"]) != first
     write_lines(source, ROWS[1:])
-    assert fingerprint() != first
+    assert render(source, chatml, tmp_path) != first
 
 
 def test_conversations_behind_a_url_are_brought_here_first(chatml, tmp_path):
     (tmp_path / "chats").mkdir()
-    write_lines(tmp_path / "chats" / "a.jsonl", ROWS[:20])
-    write_lines(tmp_path / "chats" / "b.jsonl", ROWS[20:])
-    options = RenderOptions(tokenizer=chatml)
-    near, far = (
-        rendered(source, options, tmp_path / name, storage_options={}, progress=lambda *_: None)
-        for name, source in (("near", tmp_path / "chats"), ("far", f"file://{tmp_path / 'chats'}"))
-    )
+    write_lines(tmp_path / "chats" / "a.jsonl", ROWS)
+    told: list[RenderingInfo] = []
+    near = render(tmp_path / "chats", chatml, tmp_path / "near")
+    far = render(f"file://{tmp_path / 'chats'}", chatml, tmp_path / "far", told)
     assert near.name == far.name, "a job is named by what it reads and not by where that lies"
-    assert [path.read_bytes() for path in sorted(near.glob("*.arrow"))] == [
-        path.read_bytes() for path in sorted(far.glob("*.arrow"))
-    ]
+    assert bytes_of(near) == bytes_of(far)
+    assert told[0].stage == "fetching"
+
+
+def test_of_two_that_want_the_same_one_renders_and_the_other_knows_how_far_it_is(chatml, tmp_path):
+    source = write_lines(tmp_path / "chats.jsonl", ROWS)
+    both_began = threading.Barrier(2)
+    told: list[list[RenderingInfo]] = [[], []]
+    found: list[Path] = []
+
+    def one(number: int) -> None:
+        both_began.wait()
+        found.append(render(source, chatml, tmp_path / "index", told[number]))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1]
+    first_stages = [infos[0].stage for infos in told]
+    assert first_stages.count("reading") == 1, "one waited before it read anything, and found it read afterwards"
+    waited = told[1 - first_stages.index("reading")]
+    assert {info.stage for info in waited} <= {"waiting", "reading", "rendering", "checking"}
+    assert not list((tmp_path / "index" / "rendered").glob("source-*")), "neither leaves a lock or its progress behind"
 
 
 def test_a_bad_row_refuses_the_store_by_file_and_row(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", [*ROWS, {"messages": []}])
     with pytest.raises(StoreRefusedError, match=r"File 'chats.jsonl', row 40: its list of messages is empty"):
-        open_catalog(config_of(tmp_path, source, chatml))
+        render(source, chatml, tmp_path)
 
 
 def test_a_mask_is_asked_for_in_one_place(chatml):

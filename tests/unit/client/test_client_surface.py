@@ -69,7 +69,7 @@ CALLS = {
     "stream": lambda client: next(client.stream("r", attempt_info(), world_rank=0, dp_rank=0, next_step=1)),
 }
 # `eval_stream` is the other purpose of `stream`'s RPC.
-NOT_RPCS = {"close", "eval_stream"}
+NOT_RPCS = {"await_store", "close", "eval_stream"}
 
 
 def method_of(rpc: str) -> str:

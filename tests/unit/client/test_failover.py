@@ -1,11 +1,12 @@
 """Which server is tried next, and for how long."""
 
 import logging
+import time
 
 import pytest
 
 from dataserver.client.failover import Failover
-from dataserver.errors import UnavailableError
+from dataserver.errors import StoreNotReadyError, UnavailableError
 
 AWAY = UnavailableError("connection refused")
 
@@ -60,3 +61,25 @@ def test_an_outage_is_logged_once_in_ten_seconds_and_its_end_too(caplog):
     assert "world rank 3 waits for a data server since" in first
     assert "a:1 is away (connection refused)" in first
     assert "world rank 3: a:1 answers after" in last
+
+
+def not_ready(done: int) -> StoreNotReadyError:
+    return StoreNotReadyError(f"store 'chat' is being rendered: {done}%", store="chat", done=done)
+
+
+def test_a_store_that_comes_nearer_takes_no_patience(caplog):
+    failover = Failover(("a:1",), first=0, patience_s=0.0001, waiter="CreateRun")
+    for done in range(200):
+        failover.failed(not_ready(done))
+    assert "CreateRun waits since" in caplog.text
+    assert "a:1 says that store 'chat' is being rendered: 0%" in caplog.text
+
+
+def test_a_store_that_comes_no_nearer_on_any_server_ends_the_wait(monkeypatch):
+    seconds = iter((0.0, 1.0, 5.0, 10.9, 11.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    failover = Failover(("a:1", "b:1"), first=0, patience_s=10, waiter="CreateRun")
+    for done in (30, 40, 30, 40):
+        failover.failed(not_ready(done))
+    with pytest.raises(UnavailableError, match=r"CreateRun: nothing moved for 10\.0 s .*being rendered: 30%"):
+        failover.failed(not_ready(30))

@@ -1,6 +1,6 @@
 """Configurations, feeds from memory, and jobs on them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,9 @@ class MemoryFeed:
         )
         self.begun: list[Cursor | None] = []
         self.commits: list[tuple[int, int, str]] = []
+
+    def await_stores(self, names: Iterable[str]) -> None:
+        """Whatever is played back is there."""
 
     def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
         assert vocab_size == VOCABULARY

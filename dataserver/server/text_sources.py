@@ -1,0 +1,148 @@
+"""Conversations that a server renders while it serves: one text source after another, in a process of its own.
+
+    coming ──render_process──> rendered and admitted ──> catalog.admit: calls that name it are answered
+                  │ └ how far, why not ──> catalog, log, metrics, health
+                  └ ends with the server; what it did is kept, and the next start goes on
+
+A process, so that no rendering holds the interpreter's lock, takes the server's memory or outlives its signals.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dataserver.config import ServerConfig
+from dataserver.errors import REASONS, DataServerError, InternalError, UnavailableError
+from dataserver.server.announcer import Announcer
+from dataserver.stores import default_index_dir, open_store
+from dataserver.streaming.catalog import StoreCatalog
+from dataserver.wire.store_info import RenderingInfo
+
+log = logging.getLogger(__name__)
+
+# How long a storage that is out of reach is left alone.
+_AGAIN_AFTER_S: Final = 30.0
+
+Process: TypeAlias = "subprocess.Popen[bytes]"
+
+_ERRORS: Final = {reason.name: reason.error for reason in REASONS}
+
+
+class TextSources:
+    """Renders what of `catalog` is still to come. `start` once, then `close`, which is idempotent."""
+
+    def __init__(self, config: ServerConfig, catalog: StoreCatalog, announcer: Announcer) -> None:
+        self._config = config
+        self._catalog = catalog
+        self._announcer = announcer
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._task = asyncio.create_task(self._render_all())
+
+    async def close(self) -> None:
+        """End what is under way at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _render_all(self) -> None:
+        for name in self._catalog.coming:
+            try:
+                path = await self._rendered(name)
+                store = await asyncio.to_thread(open_store, path, index_dir=self._config.index_dir)
+            except DataServerError as error:
+                self._fail(name, error.message)
+            except Exception as error:
+                log.exception("store %s", name)
+                self._fail(name, f"the server met {type(error).__name__}; its log has the trace")
+            else:
+                self._catalog.admit(name, store)
+                await self._announcer.ready(name, store)
+
+    def _fail(self, name: str, fault: str) -> None:
+        self._catalog.fail(name, fault.rstrip("."))
+        log.error("store %s was not rendered, and is not served: %s", name, fault)
+
+    async def _rendered(self, name: str) -> Path:
+        """The store of the conversations `name`. Raises what they are refused with."""
+        while True:
+            try:
+                return await self._render(name)
+            except UnavailableError as error:
+                log.warning("store %s: %s; trying again in %g s", name, error.message, _AGAIN_AFTER_S)
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
+    async def _render(self, name: str) -> Path:
+        job = {
+            "store": self._config.stores[name].model_dump(mode="json"),
+            "index_dir": str(self._config.index_dir or default_index_dir()),
+            "log_format": self._config.log_format,
+        }
+        process = _begun(job)
+        loop = asyncio.get_running_loop()
+        try:
+            last = await asyncio.to_thread(
+                _heard, process, lambda info: loop.call_soon_threadsafe(self._tell, name, info)
+            )
+        finally:
+            _end(process)
+        if "path" in last:
+            return Path(last["path"])
+        if "refused" in last:
+            raise _ERRORS[last["refused"]](last["message"])
+        raise InternalError(
+            f"the process that renders it ended with status {process.wait()}; the server's log says why"
+        )
+
+    def _tell(self, name: str, info: RenderingInfo) -> None:
+        if self._catalog.rendering(name) is not None:
+            self._catalog.tell(name, info)
+            self._announcer.rendering(name, info)
+
+
+def _begun(job: dict[str, Any]) -> Process:
+    """By `subprocess`, which spawns without a fork that gRPC would hear of; the event loop's own way does not."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dataserver.server.render_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # A group of its own, so that it ends with the processes that it starts.
+        start_new_session=True,
+    )
+    if process.stdin is not None:
+        process.stdin.write(json.dumps(job).encode() + b"\n")
+        process.stdin.flush()
+    return process
+
+
+def _heard(process: Process, tell: Callable[[RenderingInfo], object]) -> dict[str, Any]:
+    """What the process says at last; on the way how far it is. Blocks until it ends."""
+    last: dict[str, Any] = {}
+    for line in process.stdout or ():
+        last = json.loads(line)
+        if "rendering" in last:
+            tell(RenderingInfo(**last["rendering"]))
+    process.wait()
+    return last
+
+
+def _end(process: Process) -> None:
+    """Idempotent."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
