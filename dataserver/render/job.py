@@ -13,8 +13,7 @@ from typing import Protocol
 
 import xxhash
 
-from dataserver.errors import InvalidConfigError
-from dataserver.render.output import finished, locked, publish, refuse_rejected, work_directory
+from dataserver.render.output import make_once
 from dataserver.render.part import PartReport, part_name, part_report
 from dataserver.render.rows import Chunk, Input, chunks_of
 from dataserver.render.tokenizer import render_key
@@ -48,25 +47,13 @@ def render_store(
 ) -> PartReport:
     """Render conversations into the store `out`; returns the counts. `key`: see `job_key`.
 
-    A store that is there already, of the same key, is left alone; where another process makes `out`, its end is
-    waited for. Raises `StoreRefusedError` for a bad row, `InvalidConfigError` where something else stands at `out`, or
-    nothing can be written.
+    Raises `StoreRefusedError` for a bad row, and what `make_once` raises.
     """
-    out = out.absolute()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with locked(out.with_name(f".{out.name}.rendering")):
-            if (done := finished(out, key)) is not None:
-                refuse_rejected(out, done, options)
-                return done
-            directory = work_directory(out, key)
-            directory.mkdir(exist_ok=True)
-            reports = _rendered(source, directory, options, engine, progress)
-            return _finish(directory, out, key, reports)
-    except OSError as error:
-        raise InvalidConfigError(
-            f"'{out}' cannot be written ({error}). What was rendered is kept: mend that, and render again."
-        ) from error
+
+    def make(directory: Path) -> tuple[Path, PartReport]:
+        return directory, _whole(directory, _rendered(source, directory, options, engine, progress))
+
+    return make_once(out, key, options, make)
 
 
 def _rendered(
@@ -130,8 +117,8 @@ def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
         return {}
 
 
-def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport]) -> PartReport:
-    """Make the directory of parts the store."""
+def _whole(directory: Path, reports: Sequence[PartReport]) -> PartReport:
+    """Leave parts alone in the directory; the counts of all of them."""
     total = PartReport()
     for report in reports:
         total.add(report)
@@ -139,5 +126,4 @@ def _finish(directory: Path, out: Path, key: str, reports: Sequence[PartReport])
         (directory / part_name(number)).with_suffix(".json").unlink()
     for left in directory.glob("*.tmp"):
         left.unlink()
-    publish(directory, out, key, total)
     return total

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.job import Engine, ReportProgress, job_key, render_store
-from dataserver.render.output import finished, locked, publish, refuse_rejected, work_directory
+from dataserver.render.output import make_once
 from dataserver.render.part import SCHEMA, PartReport, batch_of, part_name
 from dataserver.render.rows import Input
 from dataserver.render.sample import Sample
@@ -75,21 +75,15 @@ def render_mixture(
     mixture.order()
     keys = [job_key(source, options) for _, source in mixture.sources]
     key = xxhash.xxh3_128_hexdigest(repr((keys, mixture.weights, str(mixture.stopping))).encode())
-    out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(out.with_name(f".{out.name}.rendering")):
-        if (done := finished(out, key)) is not None:
-            refuse_rejected(out, done, options)
-            return done
-        directory = work_directory(out, key)
-        directory.mkdir(exist_ok=True)
+
+    def make(directory: Path) -> tuple[Path, PartReport]:
         total = PartReport()
         for number, ((_, source), source_key) in enumerate(zip(mixture.sources, keys, strict=True)):
             place = directory / f"source-{number:04d}"
             total.add(render_store(source, place, options, key=source_key, engine=engine, progress=progress))
-        mixed = _mix(mixture, directory, total)
-        publish(mixed, out, key, total)
-    return total
+        return _mix(mixture, directory, total), total
+
+    return make_once(out, key, options, make)
 
 
 def _mix(mixture: Mixture, directory: Path, total: PartReport) -> Path:

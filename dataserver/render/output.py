@@ -31,12 +31,35 @@ _ABANDONED_S: Final = 14 * 24 * 3600.0
 _LOOK_EVERY_S: Final = 0.25
 
 
-def work_directory(out: Path, key: str) -> Path:
-    """Where the job of this key has its parts until `out` is whole."""
-    return out.with_name(f"{out.name}.rendering-{key}")
+def make_once(
+    out: Path, key: str, options: RenderOptions, make: Callable[[Path], tuple[Path, PartReport]]
+) -> PartReport:
+    """Make the store `out`; returns its counts.
+
+    `make` gets a directory in which earlier lives of the job left their work, and returns what becomes the store, with
+    its counts. It is not called where a store of the same key is there; where another process makes `out`, its end is
+    waited for. Raises what `make` raises, `InvalidConfigError` where something else stands at `out`, or nothing can be
+    written, and `StoreRefusedError` for bad rows that were set aside and should not be.
+    """
+    out = out.absolute()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with locked(out.with_name(f".{out.name}.rendering")):
+            if (done := _finished(out, key)) is not None:
+                _refuse_rejected(out, done, options)
+                return done
+            directory = out.with_name(f"{out.name}.rendering-{key}")
+            directory.mkdir(exist_ok=True)
+            whole, total = make(directory)
+            _publish(whole, out, key, total)
+            return total
+    except OSError as error:
+        raise InvalidConfigError(
+            f"'{out}' cannot be written ({error}). What was rendered is kept: mend that, and render again."
+        ) from error
 
 
-def finished(out: Path, key: str) -> PartReport | None:
+def _finished(out: Path, key: str) -> PartReport | None:
     """The counts of a store of this key at `out`; None where nothing is. Raises `InvalidConfigError` for another."""
     if not out.exists():
         return None
@@ -52,7 +75,7 @@ def finished(out: Path, key: str) -> PartReport | None:
     )
 
 
-def refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
+def _refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
     """A store that was made with bad rows set aside is no answer to who wants to hear of them."""
     if options.on_error is OnError.STOP and report.rejected:
         with (out / REJECTS).open(encoding="utf-8") as file:
@@ -65,7 +88,7 @@ def refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> No
         )
 
 
-def publish(directory: Path, out: Path, key: str, total: PartReport) -> None:
+def _publish(directory: Path, out: Path, key: str, total: PartReport) -> None:
     """Make `directory`, which holds data and nothing else, the store `out` in one step."""
     with (directory / REJECTS).open("w", encoding="utf-8") as file:
         for reject in total.rejects:

@@ -129,3 +129,14 @@ def test_a_share_is_what_its_weight_says(sources, chatml, tmp_path):
     with open_store(tmp_path / "out", index_dir=tmp_path / "index") as store:
         lengths = np.array([len(row.input_ids) for row in store])
     assert abs(len(lengths) - 4 * COUNTS["math"]) <= 4, "math is exhausted last, and has a quarter of the draws"
+
+
+def test_what_cannot_be_written_is_told_in_one_way_by_a_mixture_and_by_one_source(sources, chatml, tmp_path):
+    (tmp_path / "file").write_text("no directory")
+    out, options = tmp_path / "file" / "out", RenderOptions(tokenizer=chatml)
+    for source in sources.values():
+        found = find_input(source)
+        with pytest.raises(InvalidConfigError, match="cannot be written .* What was rendered is kept"):
+            render_store(found, out, options, key=job_key(found, options), engine=LocalEngine(1), progress=print)
+    with pytest.raises(InvalidConfigError, match="cannot be written .* What was rendered is kept"):
+        mix(sources, out, chatml)

@@ -145,7 +145,7 @@ def test_a_job_that_is_killed_goes_on_and_gives_the_same_bytes(rows, chatml, tmp
         assert not out.exists(), "a store that is not whole must not be there"
     done = render(*words, "--out", out)
     assert digests(out) == digests(tmp_path / "whole")
-    assert "rendering: " in done.stderr
+    assert "rendered: " in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chats.jsonl", "killed", "whole"]
 
 
