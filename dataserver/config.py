@@ -45,8 +45,8 @@ class StoreConfig(Settings):
     """Options of the storage behind a URL, such as an endpoint or a region. Credentials are none of them: they come
     from the environment."""
     render: RenderOptions | None = None
-    """How conversations become samples, where `path` holds conversations. They are rendered when the server starts,
-    and kept in the index directory: rendered once, they are a store like any other. Absent: `path` holds samples."""
+    """How conversations become samples, where `path` holds conversations. They are rendered while the server serves
+    others, and kept in the index directory: then they are a store like any other. Absent: `path` holds samples."""
 
     @model_validator(mode="after")
     def _rendered_as_rows_say(self) -> Self:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+# What is done sooner needs no bar.
+_FIRST_AFTER_S: Final = 1.0
 _LINE_EVERY_S: Final = 5.0
 _BAR_EVERY_S: Final = 0.2
 _BAR_WIDTH: Final = 30
@@ -169,7 +171,7 @@ class _Rate:
         from dataserver.render.pace import Pace
 
         self._pace = Pace()
-        self._next = 0.0
+        self._next = time.monotonic() + _FIRST_AFTER_S
         self._shown = False
         self._is_terminal = sys.stderr.isatty()
 
@@ -180,7 +182,7 @@ class _Rate:
     def show(self, info: "RenderingInfo") -> None:
         """Show how far a stage is, if it is time to."""
         now = time.monotonic()
-        if now < self._next and info.done < info.total:
+        if now < self._next and (info.stage != "rendering" or info.done < info.total):
             return
         line = info.text().removeprefix("being ")
         if self._is_terminal:

@@ -121,7 +121,7 @@ class RenderingInfo:
             return "to be rendered in its turn"
         if self.stage == "waiting":
             return "being rendered by another process"
-        left = "" if self.left_s is None else f", about {self.left_s:,.0f} s left"
+        left = "" if not self.left_s else f", about {self.left_s:,.0f} s left"
         if self.stage != "rendering":
             return f"being {_DONE_TO_IT[self.stage]}: {self.share:.0%} of {self.total / 1e6:,.0f} MB{left}"
         return (

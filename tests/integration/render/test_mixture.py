@@ -136,7 +136,7 @@ def test_what_cannot_be_written_is_told_in_one_way_by_a_mixture_and_by_one_sourc
     out, options = tmp_path / "file" / "out", RenderOptions(tokenizer=chatml)
     for source in sources.values():
         found = find_input(source)
-        with pytest.raises(InvalidConfigError, match="cannot be written .* What was rendered is kept"):
+        with pytest.raises(InvalidConfigError, match=r"cannot be written .* What was rendered is kept"):
             render_store(found, out, options, key=job_key(found, options), engine=LocalEngine(1), progress=print)
-    with pytest.raises(InvalidConfigError, match="cannot be written .* What was rendered is kept"):
+    with pytest.raises(InvalidConfigError, match=r"cannot be written .* What was rendered is kept"):
         mix(sources, out, chatml)
