@@ -32,8 +32,9 @@ class Pool:
         self.moving = False
         self._changed = changed
         self._waiters: list[Waiter] = []
-        # Syncs that landed a version that survives.
+        # Syncs that landed a version that survives; of those that landed here, the attempt that sent them.
         self._landed: dict[str, PolicyVersion] = {}
+        self._sender: dict[str, int] = {}
         self._attempt = 0
         self._newest: PolicyVersion | None = None
         self._given_back = asyncio.Event()
@@ -113,13 +114,13 @@ class Pool:
         self._move(member, MemberState.SYNCING)
         return True
 
-    def land(self, member: Member, version: PolicyVersion, sync_id: str) -> None:
-        """The engine serves `version` now.
+    def land(self, member: Member, version: PolicyVersion, sync_id: str, *, attempt: int) -> None:
+        """The engine serves `version` now, which `attempt` sent: the one that made it, or a later one that began there.
 
-        What an attempt before the run's made may be dropped: its engine is stale until the ledger says that it landed.
+        What an attempt before the run's sent may be dropped: its engine is stale until the ledger says that it landed.
         """
-        if version.attempt >= self._attempt:
-            self._landed[sync_id] = version
+        if attempt >= self._attempt:
+            self._landed[sync_id], self._sender[sync_id] = version, attempt
             if self._newest is None or version.number >= self._newest.number:
                 self._newest = version
         member.sync_id, member.version = sync_id, self._landed.get(sync_id)
@@ -162,10 +163,13 @@ class Pool:
     def note(self, state: SyncState) -> None:
         """Learn from the ledger which versions landed and survive.
 
-        What landed here and is not in the ledger yet counts until the ledger knows of another attempt.
+        What landed here and is not in the ledger yet counts until the ledger knows of a later attempt than sent it.
         """
         landed = {sync.sync_id: sync.version for sync in state.syncs if sync.outcome is SyncOutcome.LANDED}
-        self._landed = landed | (self._landed if state.attempt == self._attempt else {})
+        if state.attempt != self._attempt:
+            self._sender = {sync_id: sent for sync_id, sent in self._sender.items() if sent >= state.attempt}
+            self._landed = {sync_id: self._landed[sync_id] for sync_id in self._sender}
+        self._landed = landed | self._landed
         self._attempt = state.attempt
         versions = [*self._landed.values(), *([state.landed] if state.landed else [])]
         newest = max(versions, key=lambda version: (version.number, version.attempt), default=None)

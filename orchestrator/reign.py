@@ -22,6 +22,7 @@ from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
 from orchestrator.trainer_calls import TrainerCalls
 from orchestrator.transfers.coordinator import Coordinator
+from orchestrator.transfers.values import CurrentAttempt
 from orchestrator.wants import Wants, Wishers
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Reign:
         self._metrics = metrics
         self._keeper = Keeper(pool, every_s=config.pool.health_every_s)
         self._woken = asyncio.Event()
-        self._known_attempt = (0, "")
+        self._known_attempt = CurrentAttempt()
         self.evals = evals(self.wake)
         self._demand = Demand(server, run=self._run, hold_id=f"{lease.holder}/evals", ttl_s=config.pool.lease_s)
         self.coordinator = Coordinator(
@@ -86,7 +87,7 @@ class Reign:
             epoch=epoch,
             pool=pool,
             config=config.weights,
-            attempt_id=self._attempt_id,
+            attempt=self._attempt,
             displaced=self._is_displaced,
             restart=self._keeper.restart,
             tell_trainer=trainer.abort,
@@ -155,25 +156,26 @@ class Reign:
 
     def _is_displaced(self, attempt_id: str) -> bool:
         """Whether the run left an attempt that was its current one. Asks nobody: attempts never come back."""
-        number, known = self._known_attempt
-        return attempt_id != known or self._heard_attempt > number
+        known = self._known_attempt
+        return attempt_id != known.attempt_id or self._heard_attempt > known.number
 
     @property
     def _heard_attempt(self) -> int:
         state = self._watcher.state
         return 0 if state is None else state.attempt
 
-    async def _attempt_id(self, claimed: str) -> str:
-        """The id of the run's attempt. Asked for unless `claimed` was it already and no other attempt was heard of."""
-        if self._known_attempt == (self._heard_attempt, claimed):
-            return claimed
+    async def _attempt(self, claimed: str) -> CurrentAttempt:
+        """The run's attempt. Asked for unless `claimed` was it already and no other attempt was heard of."""
+        known = self._known_attempt
+        if (known.number, known.attempt_id) == (self._heard_attempt, claimed):
+            return known
         try:
             async with asyncio.timeout(LOOK_UP_S):
                 run = await self._server.call(self._server.calls.get_run, self._run)
         except (DataServerError, TimeoutError) as error:
             log.warning("whether attempt %s is the run's cannot be told: %s", claimed, error or "no answer")
-            return ""
+            return CurrentAttempt()
         if run.attempt is None:
-            return ""
-        self._known_attempt = (run.attempt.number, run.attempt.attempt_id)
-        return run.attempt.attempt_id
+            return CurrentAttempt()
+        self._known_attempt = CurrentAttempt(number=run.attempt.number, attempt_id=run.attempt.attempt_id)
+        return self._known_attempt

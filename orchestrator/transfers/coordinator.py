@@ -19,7 +19,7 @@ from orchestrator.members import Member
 from orchestrator.pool import Pool
 from orchestrator.transfers.party import Party
 from orchestrator.transfers.transfer import Phase, Transfer
-from orchestrator.transfers.values import EngineOutcome, PrepareRequest, Ready, RefusalReason, Refused
+from orchestrator.transfers.values import CurrentAttempt, EngineOutcome, PrepareRequest, Ready, RefusalReason, Refused
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ REMEMBERED = 256
 class Coordinator:
     """Takes part in the transfers of one run, for one epoch of the lease.
 
-    `attempt_id`: that of the run's current attempt, asked for anew if it differs from the trainer's. `displaced`:
+    `attempt`: the run's current one, asked for anew if its id differs from the trainer's. `displaced`:
     whether the run is known to have left an attempt that was its current one. `restart`: has an engine started anew, in
     the background. `tell_trainer`, `report`: as in `Transfer`.
     """
@@ -42,7 +42,7 @@ class Coordinator:
         epoch: int,
         pool: Pool,
         config: WeightsConfig,
-        attempt_id: Callable[[str], Awaitable[str]],
+        attempt: Callable[[str], Awaitable[CurrentAttempt]],
         displaced: Callable[[str], bool],
         restart: Callable[[Member, str], None],
         tell_trainer: Callable[[PrepareRequest, str], Awaitable[None]],
@@ -52,7 +52,7 @@ class Coordinator:
         self._epoch = epoch
         self._pool = pool
         self._config = config
-        self._attempt_id = attempt_id
+        self._attempt = attempt
         self._displaced = displaced
         self._restart = restart
         self._tell_trainer = tell_trainer
@@ -70,13 +70,13 @@ class Coordinator:
 
     async def prepare(self, request: PrepareRequest) -> Ready | Refused:
         """Begin a transfer, or say why not. Never waits for a pin."""
-        attempt_id = await self._attempt_id(request.attempt_id)
+        attempt = await self._attempt(request.attempt_id)
         known = self._under_way(request.sync_id)
         if known is not None:
             return await known.answer()
-        refused = self._objection(request, attempt_id)
+        refused = self._objection(request, attempt.attempt_id)
         if refused is None:
-            return await self._begin(request).answer()
+            return await self._begin(request, attempt.number).answer()
         log.info("prepare of version %s refused: %s: %s", request.version, refused.reason.value, refused.detail)
         # The trainer goes on: the same prepare, delivered once more, must not begin what nobody will end.
         if request.sync_id not in self._transfers:
@@ -159,12 +159,13 @@ class Coordinator:
         if not self._pool.free():
             yield RefusalReason.PINNED, "every engine is pinned to its version by an eval"
 
-    def _begin(self, request: PrepareRequest) -> Transfer:
+    def _begin(self, request: PrepareRequest, attempt: int) -> Transfer:
         parties = [Party(self._pool, member, self._restart) for member in self._pool.free()]
         self._current = transfer = Transfer(
             request,
             parties,
             self._config,
+            attempt=attempt,
             displaced=lambda: self._displaced(request.attempt_id),
             tell_trainer=self._tell_trainer,
             report=self._report,

@@ -106,8 +106,8 @@ class Party:
         else:
             self.place = Place.WHOLE
 
-    async def finish(self, version: PolicyVersion, sync_id: str, checksum: str) -> None:
-        """If the weights are what was sent: make them the engine's own, labelled, and let it go on with them."""
+    async def finish(self, version: PolicyVersion, sync_id: str, checksum: str, *, attempt: int) -> None:
+        """If the weights are what `attempt` sent: make them the engine's own, labelled, and let it go on with them."""
         engine = self.member.engine
         if self.fault:
             return
@@ -126,7 +126,7 @@ class Party:
         else:
             self.place = Place.LANDED
             # Only now: an engine that is nobody's and paused is restarted.
-            self._pool.land(self.member, version, sync_id)
+            self._pool.land(self.member, version, sync_id, attempt=attempt)
 
     async def settle(self) -> None:
         """Leave a transfer that is over: as it was, or to be restarted; those that landed have left already."""

@@ -45,8 +45,8 @@ class Phase(StrEnum):
 class Transfer:
     """Drives one transfer. Make it inside an event loop, then `drive` it in a task of its own.
 
-    `displaced`: whether its attempt is no longer the run's. `tell_trainer` makes the trainer leave the transfer;
-    `report` says how it ended.
+    `attempt`: who sends. `displaced`: whether that is no longer the run's. `tell_trainer` makes the trainer leave the
+    transfer; `report` says how it ended.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Transfer:
         parties: Sequence[Party],
         config: WeightsConfig,
         *,
+        attempt: int,
         displaced: Callable[[], bool],
         tell_trainer: Callable[[PrepareRequest, str], Awaitable[None]],
         report: Callable[[WeightSync], None],
@@ -63,6 +64,7 @@ class Transfer:
         self.phase = Phase.PREPARING
         self._parties = self._taking_part = tuple(parties)
         self._config = config
+        self._attempt = attempt
         self._displaced = displaced
         self._tell_trainer = tell_trainer
         self._report = report
@@ -206,7 +208,8 @@ class Transfer:
 
     async def _finish(self, party: Party, received: "asyncio.Future[None]") -> None:
         await received
-        await party.finish(self.request.version, self.request.sync_id, self._commit.result())
+        request = self.request
+        await party.finish(request.version, request.sync_id, self._commit.result(), attempt=self._attempt)
 
     @property
     def _aborted(self) -> str | None:

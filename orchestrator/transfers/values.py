@@ -20,6 +20,14 @@ class RefusalReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentAttempt:
+    """The run's attempt, by the number that is for people and the id that calls are judged by; 0 and "" for none."""
+
+    number: int = 0
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRequest:
     """A transfer that a trainer wants to begin; the contract says what each field means."""
 

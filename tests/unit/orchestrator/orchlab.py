@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from dataserver.weight_sync import PolicyVersion, WeightSync
+from dataserver.weight_sync import PolicyVersion, SyncState, WeightSync
 from orchestrator.config import WeightsConfig
 from orchestrator.engines.interface import EngineStatus, TensorSpec, Transfer, Transport
 from orchestrator.errors import EngineRefusedError, EngineUnavailableError, UpdateFailedError, WeightsMismatchError
@@ -19,7 +19,7 @@ from orchestrator.keeper import Keeper
 from orchestrator.labels import sync_of
 from orchestrator.pool import Pool
 from orchestrator.transfers.coordinator import Coordinator
-from orchestrator.transfers.values import PrepareRequest
+from orchestrator.transfers.values import CurrentAttempt, PrepareRequest
 
 ATTEMPT = "a" * 32
 TENSORS = (TensorSpec(name="w", dtype="float32", shape=(2, 2)),)
@@ -221,7 +221,7 @@ class Stage:
         self.engines = engines
         self.reports: list[WeightSync] = []
         self.told: list[tuple[str, str]] = []
-        self.attempt = ATTEMPT
+        self.attempt, self.number = ATTEMPT, 1
         self.pool = Pool(engines)  # type: ignore[arg-type]
         self.keeper = Keeper(self.pool, every_s=2)
         self.config = WeightsConfig(transport=transport, **weights)
@@ -233,15 +233,15 @@ class Stage:
             epoch=epoch,
             pool=self.pool,
             config=self.config,
-            attempt_id=self._attempt_id,
+            attempt=self._current,
             displaced=lambda attempt_id: attempt_id != self.attempt,
             restart=self.keeper.restart,
             tell_trainer=self._tell,
             report=self.reports.append,
         )
 
-    async def _attempt_id(self, _claimed: str) -> str:
-        return self.attempt
+    async def _current(self, _claimed: str) -> CurrentAttempt:
+        return CurrentAttempt(number=self.number, attempt_id=self.attempt)
 
     async def _tell(self, request: PrepareRequest, reason: str) -> None:
         self.told.append((request.sync_id, reason))
@@ -276,3 +276,26 @@ def request(number: int, **fields: Any) -> PrepareRequest:
 
 def sync_id(number: int) -> str:
     return UUID(int=number).hex
+
+
+def run_state(**fields: Any) -> SyncState:
+    """A run of which nothing is sealed yet, in its first attempt."""
+    return SyncState(
+        **{
+            "run": "chat",
+            "attempt": 1,
+            "sealed_step": 0,
+            "consumed_step": 0,
+            "requested": (),
+            "last_requested": False,
+            "last_sealed": False,
+            "ended": False,
+            "shutdown_deadline": None,
+            "holds": (),
+            "lease": None,
+            "landed": None,
+            "syncs": (),
+            "max_steps": None,
+        }
+        | fields
+    )

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from orchlab import run_state
 
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState, WeightSync
 from orchestrator.labels import label_of
@@ -25,9 +26,9 @@ def sync_id(of: PolicyVersion) -> str:
     return f"{of.attempt:016x}{of.number:016x}"
 
 
-def land(pool: Pool, members, landed: PolicyVersion) -> None:
+def land(pool: Pool, members, landed: PolicyVersion, *, sender: int | None = None) -> None:
     for member in members:
-        pool.land(member, landed, sync_id(landed))
+        pool.land(member, landed, sync_id(landed), attempt=sender or landed.attempt)
 
 
 def label(of: PolicyVersion) -> str:
@@ -35,22 +36,8 @@ def label(of: PolicyVersion) -> str:
 
 
 def state(*, attempt: int = 1, landed: PolicyVersion | None = None) -> SyncState:
-    return SyncState(
-        run="chat",
-        attempt=attempt,
-        sealed_step=0,
-        consumed_step=0,
-        requested=(),
-        last_requested=False,
-        last_sealed=False,
-        ended=False,
-        shutdown_deadline=None,
-        holds=(),
-        lease=None,
-        landed=landed,
-        syncs=(WeightSync(sync_id=sync_id(landed), version=landed, outcome=SyncOutcome.LANDED),) if landed else (),
-        max_steps=None,
-    )
+    syncs = (WeightSync(sync_id=sync_id(landed), version=landed, outcome=SyncOutcome.LANDED),) if landed else ()
+    return run_state(attempt=attempt, landed=landed, syncs=syncs)
 
 
 @pytest.fixture
@@ -169,6 +156,21 @@ async def test_what_a_displaced_attempt_lands_late_is_served_to_nobody(pool: Poo
     land(pool, [one], version(6, attempt=2))
     assert pool.newest == version(6, attempt=2)
     assert pool.stale() == [two]
+
+
+@pytest.mark.parametrize("heard_first", [True, False])
+async def test_what_an_attempt_began_with_is_served_as_soon_as_it_landed_though_an_earlier_one_made_it(
+    pool: Pool, heard_first: bool
+) -> None:
+    pool.note(state(attempt=1, landed=version(3)))
+    if heard_first:
+        pool.note(state(attempt=2, landed=version(3)))
+    land(pool, pool.members, version(5), sender=2)
+    assert (pool.newest, pool.stale()) == (version(5), [])
+    pool.note(state(attempt=2, landed=version(3)))
+    assert (pool.newest, pool.stale()) == (version(5), [])
+    pool.note(state(attempt=3, landed=version(3)))
+    assert (pool.newest, pool.stale()) == (version(3), list(pool.members))
 
 
 async def test_an_engine_that_comes_back_with_old_weights_is_stale_though_whole(pool: Pool) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from orchlab import ModelEngine, Stage, Wire, checksum_of, request, sync_id, warped
+from orchlab import ModelEngine, Stage, Wire, checksum_of, request, run_state, sync_id, warped
 
 from dataserver.errors import PreconditionError
 from dataserver.weight_sync import PolicyVersion, SyncOutcome
@@ -226,6 +226,19 @@ def test_a_prepare_that_no_commit_follows_expires_and_its_engines_are_restarted(
         assert not stage.pool.stale() or stage.pool.newest is None
         outcomes = await stage.coordinator.commit(sync_id(1), checksum_of(sync_id(1)))
         assert "expired" in outcomes[0].detail
+
+    warped(main())
+
+
+def test_the_version_that_a_later_attempt_offers_at_its_start_gets_work_before_the_ledger_knows() -> None:
+    async def main() -> None:
+        stage = Stage(ModelEngine("one", Wire()))
+        stage.attempt, stage.number = "b" * 32, 2
+        stage.pool.note(run_state(attempt=2))
+        await stage.seen()
+        await landed(stage, 4, attempt_id=stage.attempt)
+        async with asyncio.timeout(1), stage.pool.lease() as lease:
+            assert lease.version == PolicyVersion(attempt=1, number=4)
 
     warped(main())
 

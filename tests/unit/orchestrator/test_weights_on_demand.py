@@ -14,12 +14,14 @@ from orchlab import ATTEMPT, ModelEngine, Wire, checksum_of, request, sync_id, w
 from prometheus_client import CollectorRegistry
 
 from dataserver.errors import UnavailableError
+from dataserver.listening import CalleeConfig
 from dataserver.weight_sync import SyncOutcome, SyncState, WeightSync
 from orchestrator.config import OrchestratorConfig
 from orchestrator.lease import Lease
 from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
 from orchestrator.reign import Reign
+from orchestrator.trainer_calls import TrainerCalls
 from orchestrator.transfers.values import Ready
 from orchestrator.wants import Wants
 
@@ -124,6 +126,7 @@ class World:
             pool=self.pool,
             lease=self.lease,
             metrics=Metrics(CollectorRegistry()),
+            trainer=TrainerCalls(CalleeConfig()),
             report=self._report,
             evals=lambda _changed: self.evals,
         )
