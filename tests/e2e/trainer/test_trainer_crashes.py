@@ -27,11 +27,15 @@ def test_one_of_two_ranks_is_killed_mid_step_and_one_rank_goes_on(stage: Stage) 
 
 
 @pytest.mark.slow
-def test_a_rank_of_one_of_two_nodes_is_killed_and_two_nodes_go_on(stage: Stage) -> None:
-    assert 0 not in stage.train_on_two_nodes(fault={"at": "after_backward", "step": 4, "rank": 1}), stage.log()
+def test_a_node_of_two_is_lost_twice_and_one_node_goes_on(stage: Stage) -> None:
+    codes = stage.train_on_two_nodes(rendezvous=False, fault={"at": "after_backward", "step": 4, "rank": 1})
+    assert 0 not in codes, stage.log()
     assert [found.record.step for found in stage.checkpoints()] == [2], stage.log()
-    assert stage.train_on_two_nodes() == [0, 0], stage.log()
-    assert {found.record.attempt for found in stage.checkpoints()} == {1, 2}, stage.log()
+    codes = stage.train_on_two_nodes(rendezvous=True, fault={"at": "before_ack", "step": 5, "rank": 0})
+    assert 0 not in codes, stage.log()
+    assert stage.train(1) == 0, stage.log()
+    written = [(found.record.attempt, found.record.world_size) for found in stage.checkpoints()]
+    assert written == [(1, 2), (2, 2), (3, 1), (3, 1)], stage.log()
     stage.prove_exactly_once()
 
 

@@ -123,12 +123,16 @@ class Stage:
             finally:
                 trainer.kill()
 
-    def train_on_two_nodes(self, *, fault: Mapping[str, Any] | None = None) -> list[int]:
-        """Two torchruns of one rank each that meet at a port; returns their exit codes."""
+    def train_on_two_nodes(self, *, rendezvous: bool, fault: Mapping[str, Any] | None = None) -> list[int]:
+        """Two torchruns of one rank each, that meet by c10d's rendezvous or number themselves; their exit codes."""
         with kept_port() as meeting:
-            launch = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "nodes")
-            launch += ("--rdzv-endpoint", address_of(meeting))
-            nodes = [self.start(1, fault=fault, launch=launch) for _ in range(2)]
+            host, _, port = address_of(meeting).rpartition(":")
+            by_number = ("--nnodes", "2", "--master-addr", host, "--master-port", port)
+            launches = [(*by_number, "--node-rank", "0"), (*by_number, "--node-rank", "1")]
+            if rendezvous:
+                launch = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-id", "nodes")
+                launches = [(*launch, "--rdzv-endpoint", f"{host}:{port}")] * 2
+            nodes = [self.start(1, fault=fault, launch=launch) for launch in launches]
             try:
                 return [node.wait(LIMIT_S) for node in nodes]
             finally:
