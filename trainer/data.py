@@ -125,13 +125,10 @@ class ServerFeed:
         self._committer.close()
 
     def _after_predecessor(self, run: RunInfo) -> RunInfo:
-        """The run as it stands when its attempt has ended, or `wait_alive_s` is over.
-
-        By this host's clock; whether the attempt has ended is the ledger's word, which `begin` asks for.
-        """
+        """The run as it stands when its attempt has ended, or `wait_alive_s` is over."""
         begin = time.monotonic()
         told = None
-        while (attempt := run.attempt) is not None and attempt.lease_expire_time > time.time():
+        while (attempt := run.attempt) is not None and attempt.lease_expire_time > run.read_time:
             left = self._wait_alive_s - (time.monotonic() - begin)
             if left <= 0:
                 break

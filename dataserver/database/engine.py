@@ -6,13 +6,13 @@ PostgreSQL: `synchronous_commit = on` whatever the server's default is; writers 
 """
 
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from dataserver.database.boot_clock import BootClock
 from dataserver.database.faults import fault_of
 from dataserver.database.filesystem import refuse_network_filesystem
 from dataserver.database.same_file import SameFile
@@ -48,7 +48,7 @@ def open_database(url: str, *, what: str, prepare: Callable[[Connection, str], N
         shown = parsed.render_as_string(hide_password=True)
         raise InvalidConfigError(f"{what} {shown!r}: {backend!r} is not supported; use sqlite or postgresql")
     try:
-        database.write(lambda connection: _prepare(connection, database.name, prepare))
+        database.write(lambda connection: _prepare(connection, database, prepare))
     except BaseException:
         database.close()
         raise
@@ -60,11 +60,6 @@ def as_durable_sqlite(engine: Engine) -> Engine:
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def wall_clock(_connection: Connection) -> float:
-    """The clock of an SQLite database: all that use it are on one host."""
-    return time.time()
 
 
 def _open_sqlite(url: URL, what: str) -> Database:
@@ -83,7 +78,7 @@ def _open_sqlite(url: URL, what: str) -> Database:
     except DBAPIError as error:
         engine.dispose()
         raise fault_of(error, f"{what} {path}") from error
-    return Database(engine, what, str(path), wall_clock, SameFile(path, what).check)
+    return Database(engine, what, str(path), BootClock(), SameFile(path, what).check)
 
 
 def _switch_to_wal(engine: Engine, name: str) -> None:
@@ -141,7 +136,9 @@ def _postgres_clock(connection: Connection) -> float:
     return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
 
-def _prepare(connection: Connection, name: str, prepare: Callable[[Connection, str], None]) -> None:
+def _prepare(connection: Connection, database: Database, prepare: Callable[[Connection, str], None]) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
-    prepare(connection, name)
+    prepare(connection, database.name)
+    if isinstance(database.clock, BootClock):
+        database.clock.settle(connection, database.name)

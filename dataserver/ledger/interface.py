@@ -10,7 +10,7 @@ Every method is one transaction. What is refused and why: `ledger.rules`.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dataserver.cursor import Cursor
@@ -48,10 +48,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStage:
-    """A stage of a run; `order_fingerprint` covers the stages up to this one, with their stores."""
+    """A stage of a run; `order_fingerprint` covers the stages up to this one, with their stores.
+
+    `epoch_samples`: of one epoch, as its server counted them.
+    """
 
     stage: Stage
     order_fingerprint: str
+    epoch_samples: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ class Run:
     and after a rewind. `acked_steps[w]` is what world rank w acknowledged last, and
     `consumed_step` their minimum (both start at the attempt's base). `totals`: what the steps
     up to `sealed_step` add up to, and `sealed`: the cursor after them; None where none of them is in the ledger.
+    `read_time`: when it stood so, by the clock of all leases.
     """
 
     name: str
@@ -81,19 +86,20 @@ class Run:
     ended: bool
     sealed: Cursor | None
     totals: SealedTotals | None
+    read_time: float = field(compare=False)
 
 
 class Ledger(SyncLedger, Protocol):
     """All methods block on the database, and raise the classes of `dataserver.errors`."""
 
-    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
+    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str, *, epoch_samples: int) -> tuple[Run, bool]:
         """The run of that name, created (True) or found (False) with the same order.
 
         Another order raises `RunConflictError` with the fields that differ. Another batch spec becomes the run's,
         for attempts to come that bring none (event `batch_changed`).
         """
 
-    def amend_run(self, name: str, stage: Stage, order_fingerprint: str, before: str) -> tuple[Run, bool]:
+    def amend_run(self, name: str, added: RunStage, before: str) -> tuple[Run, bool]:
         """Append a stage (True), or find it there already (False). `before`: fingerprint of the stage before it.
 
         Raises `RunConflictError` for another order under the same first step, `PreconditionError` for a first step

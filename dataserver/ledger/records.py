@@ -16,22 +16,27 @@ class StageRow:
 
     first_step: int
     order_fingerprint: str
+    epoch_samples: int
     order: dict[str, Any]
 
     def read(self) -> RunStage:
         """The stage as others see it."""
         stage = Stage(first_step=self.first_step, order=OrderSpec.model_validate(self.order))
-        return RunStage(stage=stage, order_fingerprint=self.order_fingerprint)
+        return RunStage(stage=stage, order_fingerprint=self.order_fingerprint, epoch_samples=self.epoch_samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run's row. `spec` is JSON: most transactions never read it. `later_stages` are those after the first."""
+    """A run's row. `spec` is JSON: most transactions never read it. `later_stages` are those after the first.
+
+    `order_fingerprint` and `epoch_samples` are the first stage's.
+    """
 
     uid: str
     name: str
     spec: str
     order_fingerprint: str
+    epoch_samples: int
     later_stages: tuple[StageRow, ...]
     create_time: float
     last_attempt: int
@@ -58,9 +63,12 @@ class RunRow:
 
     def read_stages(self) -> tuple[RunStage, ...]:
         """All stages."""
-        first = Stage(first_step=1, order=self.read_spec().order)
-        later = (stage.read() for stage in self.later_stages)
-        return RunStage(stage=first, order_fingerprint=self.order_fingerprint), *later
+        first = RunStage(
+            stage=Stage(first_step=1, order=self.read_spec().order),
+            order_fingerprint=self.order_fingerprint,
+            epoch_samples=self.epoch_samples,
+        )
+        return first, *(stage.read() for stage in self.later_stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

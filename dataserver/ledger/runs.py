@@ -54,7 +54,9 @@ def find_by_uid(connection: Connection, uid: str) -> RunRow | None:
     return None if row is None else _run_row(row)
 
 
-def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: str, now: float) -> tuple[RunRow, bool]:
+def create(
+    connection: Connection, name: str, spec: RunSpec, order_fingerprint: str, *, epoch_samples: int, now: float
+) -> tuple[RunRow, bool]:
     """The run of that name, created (True) or found with the same order (False), whose batch spec becomes `spec`'s."""
     found = connection.execute(select(schema.runs).where(schema.runs.c.name == name).with_for_update()).one_or_none()
     if found is not None:
@@ -70,6 +72,7 @@ def create(connection: Connection, name: str, spec: RunSpec, order_fingerprint: 
             name=name,
             spec=spec.model_dump_json(),
             order_fingerprint=order_fingerprint,
+            epoch_samples=epoch_samples,
             later_stages="[]",
             create_time=now,
             last_attempt=0,
@@ -99,7 +102,7 @@ def remove(connection: Connection, run: RunRow) -> None:
     connection.execute(delete(schema.runs).where(schema.runs.c.uid == run.uid))
 
 
-def describe(connection: Connection, run: RunRow, lease_s: float, last: Seal | None) -> Run:
+def describe(connection: Connection, run: RunRow, last: Seal | None, *, now: float, lease_s: float) -> Run:
     """The run as others see it; `last` is the seal of its last sealed step."""
     acked_steps = tuple(rank.acked_step for rank in read_ranks(connection, run))
     return Run(
@@ -118,6 +121,7 @@ def describe(connection: Connection, run: RunRow, lease_s: float, last: Seal | N
         ended=run.ended,
         sealed=None if last is None else last.end,
         totals=None if last is None else last.totals,
+        read_time=now,
     )
 
 
@@ -225,6 +229,7 @@ def _run_row(row: Row[Any]) -> RunRow:
         name=row.name,
         spec=row.spec,
         order_fingerprint=row.order_fingerprint,
+        epoch_samples=row.epoch_samples,
         later_stages=tuple(StageRow(**stage) for stage in json.loads(row.later_stages)),
         create_time=row.create_time,
         last_attempt=row.last_attempt,

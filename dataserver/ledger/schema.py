@@ -33,7 +33,7 @@ from sqlalchemy import (
 from dataserver.errors import InvalidConfigError
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 metadata = MetaData()
 
@@ -57,6 +57,7 @@ runs = Table(
     Column("name", String(128), nullable=False, unique=True),
     Column("spec", Text, nullable=False),
     Column("order_fingerprint", Text, nullable=False),
+    Column("epoch_samples", BigInteger, nullable=False),
     Column("later_stages", Text, nullable=False),
     Column("create_time", Float(53), nullable=False),
     Column("last_attempt", BigInteger, nullable=False),

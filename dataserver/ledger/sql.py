@@ -11,12 +11,11 @@ from dataserver.database import Database
 from dataserver.ledger import arguments, attempts, commits, runs, seals, stages, streams
 from dataserver.ledger.database import open_database
 from dataserver.ledger.history import Commit, Event
-from dataserver.ledger.interface import Attempt, Ledger, Run
+from dataserver.ledger.interface import Attempt, Ledger, Run, RunStage
 from dataserver.ledger.records import BeginRequest, OpenRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.sql_syncs import SqlSyncs
 from dataserver.ledger.steps import AttemptKey, Progress, ProposedSeal, Seal
-from dataserver.planning.stages import Stage
 from dataserver.run_spec import MAX_COUNT, BatchSpec, RunSpec
 
 
@@ -43,22 +42,24 @@ class SqlLedger(SqlSyncs):
         self._lease_s = lease_s
         self._new_attempt_id = new_attempt_id
 
-    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str) -> tuple[Run, bool]:
+    def create_run(self, name: str, spec: RunSpec, order_fingerprint: str, *, epoch_samples: int) -> tuple[Run, bool]:
         arguments.check_name(name)
 
         def work(connection: Connection) -> tuple[Run, bool]:
-            run, created = runs.create(connection, name, spec, order_fingerprint, self._now(connection))
+            run, created = runs.create(
+                connection, name, spec, order_fingerprint, epoch_samples=epoch_samples, now=self._now(connection)
+            )
             return self._describe(connection, run), created
 
         return self._database.write(work)
 
-    def amend_run(self, name: str, stage: Stage, order_fingerprint: str, before: str) -> tuple[Run, bool]:
-        arguments.check_number("first_step", stage.first_step, 2, MAX_COUNT)
-        added = stages.row_of(stage, order_fingerprint)
+    def amend_run(self, name: str, added: RunStage, before: str) -> tuple[Run, bool]:
+        arguments.check_number("first_step", added.stage.first_step, 2, MAX_COUNT)
+        row = stages.row_of(added)
 
         def work(connection: Connection) -> tuple[Run, bool]:
             run = runs.lock_by_name(connection, name)
-            amended = stages.amend(connection, run, added, before, now=self._now(connection), lease_s=self._lease_s)
+            amended = stages.amend(connection, run, row, before, now=self._now(connection), lease_s=self._lease_s)
             return self._describe(connection, runs.read_by_name(connection, name)), amended
 
         return self._database.write(work)
@@ -205,7 +206,8 @@ class SqlLedger(SqlSyncs):
         self._database.close()
 
     def _describe(self, connection: Connection, run: RunRow) -> Run:
-        return runs.describe(connection, run, self._lease_s, seals.read_seal(connection, run.uid, run.sealed_step))
+        last = seals.read_seal(connection, run.uid, run.sealed_step)
+        return runs.describe(connection, run, last, now=self._now(connection), lease_s=self._lease_s)
 
     def _current(self, connection: Connection, run: RunRow, attempt: AttemptKey) -> Attempt:
         """The attempt that the caller names, which must be the current one."""

@@ -1,13 +1,14 @@
 """Stages: how a run is amended. They are part of the run's row, so that whoever locks it has them all."""
 
 import json
+from dataclasses import asdict
 
 from sqlalchemy import Connection
 
 from dataserver.ledger import arguments, commits, runs
+from dataserver.ledger.interface import RunStage
 from dataserver.ledger.records import RunRow, StageRow
 from dataserver.ledger.rules import stages as stage_rules
-from dataserver.planning.stages import Stage
 
 
 def amend(connection: Connection, run: RunRow, added: StageRow, before: str, *, now: float, lease_s: float) -> bool:
@@ -37,16 +38,14 @@ def amend(connection: Connection, run: RunRow, added: StageRow, before: str, *, 
 
 def to_json(later_stages: tuple[StageRow, ...]) -> str:
     """The stages after the first, as a run's row holds them."""
-    return json.dumps(
-        [
-            {"first_step": stage.first_step, "order_fingerprint": stage.order_fingerprint, "order": stage.order}
-            for stage in later_stages
-        ]
-    )
+    return json.dumps([asdict(stage) for stage in later_stages])
 
 
-def row_of(stage: Stage, order_fingerprint: str) -> StageRow:
+def row_of(added: RunStage) -> StageRow:
     """A stage as a run's row holds it."""
     return StageRow(
-        first_step=stage.first_step, order_fingerprint=order_fingerprint, order=stage.order.model_dump(mode="json")
+        first_step=added.stage.first_step,
+        order_fingerprint=added.order_fingerprint,
+        epoch_samples=added.epoch_samples,
+        order=added.stage.order.model_dump(mode="json"),
     )

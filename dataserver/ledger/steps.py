@@ -64,8 +64,3 @@ class Progress:
     attempt: AttemptKey
     sealed_step: int
     acked_steps: tuple[int, ...]
-
-    @property
-    def consumed_step(self) -> int:
-        """The highest step that every world rank acknowledged."""
-        return min(self.acked_steps)

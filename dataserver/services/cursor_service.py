@@ -21,6 +21,9 @@ from dataserver.wire.messages import cursor_from_proto, cursor_to_proto
 
 log = logging.getLogger(__name__)
 
+# Of one answer: some 25 bytes each, and clients that were told nothing else take 4 MiB.
+MOST_SAMPLES = 2**17
+
 
 class CursorService(CursorServiceServicer):
     """Thin: what is refused stands in the ledger's rules."""
@@ -88,6 +91,12 @@ class CursorService(CursorServiceServicer):
 
 def _to_proto(described: Described, only: int | None) -> pb.DescribeStepResponse:
     plan = described.plan
+    mine = [indices for ranks in plan.rounds for rank, indices in enumerate(ranks) if only in (None, rank)]
+    if (count := sum(map(len, mine))) > MOST_SAMPLES:
+        raise InvalidRequestError(
+            f"step {plan.step} has {count} samples on {plan.dp_world_size} ranks, and one answer holds {MOST_SAMPLES}: "
+            "give a dp_rank"
+        )
     stage = described.context.stages[plan.end.stage]
     rows = stage.table.store_rows(plan.samples)
     offsets = stage.table.offsets(plan.samples)

@@ -4,12 +4,13 @@ A sealed step begins at the surviving cursor of the version before. A step ahead
 forward from the last sealed one, for at most `FARTHEST_AHEAD` steps.
 """
 
+import asyncio
 import threading
 from dataclasses import dataclass
 from functools import partial
 
 from dataserver.cursor import Cursor
-from dataserver.errors import OutOfRangeError, PlanMismatchError
+from dataserver.errors import OutOfRangeError, PlanMismatchError, WaitExpiredError
 from dataserver.ledger.interface import Ledger, Run
 from dataserver.ledger.steps import Seal
 from dataserver.planning.plan import EndOfRun, Plan
@@ -19,6 +20,9 @@ from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.threads import Threads
 
 FARTHEST_AHEAD = 10_000
+
+# A person waits no longer. Two steps are described at once, so that more cannot pile up behind a slow one.
+LONGEST_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,7 @@ class _Cut:
 
 
 class StepDescriber:
-    """Describes steps off the event loop."""
+    """Describes steps off the event loop, on threads that no stream waits for."""
 
     def __init__(self, *, ledger: Ledger, threads: Threads, contexts: RunContexts) -> None:
         self._ledger = ledger
@@ -51,8 +55,20 @@ class StepDescriber:
         """`dp_world_size` 0 stands for the size that the step was sealed for, or else that of the current attempt.
 
         Raises `OutOfRangeError` for a step too far ahead or beyond the end of the run, `VersionNotFoundError` where
-        the ledger does not know where the step begins, `PlanMismatchError` when it was sealed otherwise.
+        the ledger does not know where the step begins, `PlanMismatchError` when it was sealed otherwise, and
+        `WaitExpiredError` for a plan that takes too long.
         """
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                return await self._describe(name, step=step, dp_world_size=dp_world_size)
+        except TimeoutError:
+            raise WaitExpiredError(
+                f"run {name!r}: step {step} was not planned within {LONGEST_S:g} s, the longest that a step is "
+                "looked for: it may be far ahead, very large, or behind others that are looked for. Ask for one "
+                "nearer to the last sealed step, or again later"
+            ) from None
+
+    async def _describe(self, name: str, *, step: int, dp_world_size: int) -> Described:
         run = await self._threads.ledger(self._ledger.get_run, name)
         context = await self._contexts.of_run(run)
         if step > run.sealed_step + FARTHEST_AHEAD:

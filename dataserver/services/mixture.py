@@ -3,23 +3,24 @@
 from dataserver.ledger.interface import Ledger, Run
 from dataserver.planning.stages import entered, place_of
 from dataserver.sampling.order import Place
-from dataserver.streaming.contexts import RunContext
+from dataserver.streaming.contexts import RunContexts
 from dataserver.streaming.stage_context import StageContext
 from dataserver.streaming.threads import Threads
 from dataserver.v1 import run_pb2
 
 
-async def mixture(run: Run, context: RunContext, *, ledger: Ledger, threads: Threads) -> run_pb2.Mixture | None:
+async def mixture(run: Run, *, contexts: RunContexts, ledger: Ledger, threads: Threads) -> run_pb2.Mixture | None:
     """The mixture of the stage in which the last sealed step stands; None where nothing was drawn by weight yet.
 
-    Raises `VersionNotFoundError` where the ledger does not know how the stage began.
+    Raises `VersionNotFoundError` where the ledger does not know how the stage began, and as `RunContexts.of_stages`.
     """
     if run.sealed is None:
         return None
     number = run.sealed.stage
-    stage = context.stages[number]
-    if not stage.order.weighted:
+    if not run.stages[number].stage.order.weighted:
         return None
+    context = await contexts.of_stages([stage.stage for stage in run.stages])
+    stage = context.stages[number]
     begin = Place()
     if number:
         before, _ = await threads.ledger(ledger.cursor_at, run.name, stage.planned.first_step - 1)

@@ -9,8 +9,8 @@ from dataserver.wire.messages import batch_spec_to_proto, cursor_to_proto, order
 from dataserver.wire.times import to_timestamp
 
 
-def run_to_proto(run: Run, *, epoch_samples: int, mixture: run_pb2.Mixture | None) -> run_pb2.Run:
-    """`epoch_samples` is 0, and `mixture` None, where this server cannot tell, for want of the run's stores."""
+def run_to_proto(run: Run, *, mixture: run_pb2.Mixture | None) -> run_pb2.Run:
+    """`mixture` is None where this server cannot tell, for want of the run's stores, or was not asked."""
     return run_pb2.Run(
         name=run.name,
         uid=run.uid,
@@ -23,10 +23,11 @@ def run_to_proto(run: Run, *, epoch_samples: int, mixture: run_pb2.Mixture | Non
         consumed_step=run.consumed_step,
         acked_steps=run.acked_steps,
         ended=run.ended,
-        epoch_samples=epoch_samples,
+        epoch_samples=run.stages[run.committed.stage].epoch_samples,
         stages=[stage_to_proto(stage) for stage in run.stages],
         totals=None if run.totals is None else totals_to_proto(run.totals),
         mixture=mixture,
+        read_time=to_timestamp(run.read_time),
     )
 
 

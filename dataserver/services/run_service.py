@@ -7,7 +7,7 @@ from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError
 from dataserver.hosting import pages
 from dataserver.hosting.call import Call
-from dataserver.ledger.interface import Ledger, Run
+from dataserver.ledger.interface import Ledger, Run, RunStage
 from dataserver.planning.stages import Stage
 from dataserver.run_spec import MAX_COUNT
 from dataserver.services import fields
@@ -61,9 +61,12 @@ class RunService(RunServiceServicer):
         context.check_vocabulary(spec.vocab_size)
         context.check_images(allowed=spec.images)
         context.check_batch(spec.batch, self._config.max_message_bytes)
-        run, created = await self._threads.ledger(self._ledger.create_run, name, spec, context.order_fingerprint)
+        epoch_samples = context.stages[0].epoch_samples
+        run, created = await self._threads.ledger(
+            self._ledger.create_run, name, spec, context.order_fingerprint, epoch_samples=epoch_samples
+        )
         if created:
-            log.info("run %s: created, %d samples an epoch", name, context.stages[0].epoch_samples)
+            log.info("run %s: created, %d samples an epoch", name, epoch_samples)
         return pb.CreateRunResponse(run=await self._shown(run), created=created)
 
     async def AmendRun(self, request: pb.AmendRunRequest, call: Call) -> pb.AmendRunResponse:
@@ -80,10 +83,9 @@ class RunService(RunServiceServicer):
         context.check_images(allowed=run.spec.images)
         for batch in {run.spec.batch, run.spec.batch if run.attempt is None else run.attempt.batch}:
             context.check_batch(batch, self._config.max_message_bytes)
-        added, before = context.stages[-1], context.stages[-2]
-        run, amended = await self._threads.ledger(
-            self._ledger.amend_run, name, stage, added.fingerprint, before.fingerprint
-        )
+        before, new = context.stages[-2:]
+        added = RunStage(stage=stage, order_fingerprint=new.fingerprint, epoch_samples=new.epoch_samples)
+        run, amended = await self._threads.ledger(self._ledger.amend_run, name, added, before.fingerprint)
         if amended:
             log.info("run %s: stage %d begins with step %d", name, len(run.stages) - 1, first_step)
         return pb.AmendRunResponse(run=await self._shown(run), amended=amended)
@@ -126,27 +128,28 @@ class RunService(RunServiceServicer):
         return pb.GetRunResponse(run=await self._shown(run))
 
     async def ListRuns(self, request: pb.ListRunsRequest, call: Call) -> pb.ListRunsResponse:
-        """List runs by name."""
+        """List runs by name. Reads no store: there may be many, of stores that are not here."""
         size = fields.page_size(request.page_size)
         after = pages.page_after("runs", request.page_token, "")
         runs = await self._threads.ledger(self._ledger.list_runs, size + 1, after)
         more = len(runs) > size
         return pb.ListRunsResponse(
-            runs=[await self._shown(run) for run in runs[:size]],
+            runs=[run_to_proto(run, mixture=None) for run in runs[:size]],
             next_page_token=pages.page_token("runs", runs[size - 1].name) if more else "",
         )
 
     async def WatchRun(self, request: pb.WatchRunRequest, call: Call) -> None:
-        """Send the run whenever it changes, a lease that is renewed aside."""
+        """Send the run whenever it changes, the time aside."""
         name = fields.run_name(request.run)
         sent: bytes | None = None
         while True:
             self._registry.refuse_while_draining()
             run = await self._threads.ledger(self._ledger.get_run, name)
             shown = await self._shown(run)
-            lease_aside = run_pb2.Run.FromString(shown.SerializeToString())
-            lease_aside.attempt.ClearField("lease_expire_time")
-            state = lease_aside.SerializeToString(deterministic=True)
+            time_aside = run_pb2.Run.FromString(shown.SerializeToString())
+            time_aside.ClearField("read_time")
+            time_aside.attempt.ClearField("lease_expire_time")
+            state = time_aside.SerializeToString(deterministic=True)
             if state != sent:
                 await call.write(pb.WatchRunResponse(run=shown))
                 sent = state
@@ -173,15 +176,12 @@ class RunService(RunServiceServicer):
         )
 
     async def _shown(self, run: Run) -> run_pb2.Run:
-        epoch_samples = 0
         try:
-            context = await self._contexts.of_stages([stage.stage for stage in run.stages])
-            epoch_samples = context.stages[run.committed.stage].epoch_samples
-            drawn = await mixture(run, context, ledger=self._ledger, threads=self._threads)
+            drawn = await mixture(run, contexts=self._contexts, ledger=self._ledger, threads=self._threads)
         except DataServerError:
             # The run is not for this server's stores, or began in another ledger; it is shown all the same.
-            return run_to_proto(run, epoch_samples=epoch_samples, mixture=None)
-        return run_to_proto(run, epoch_samples=epoch_samples, mixture=drawn)
+            drawn = None
+        return run_to_proto(run, mixture=drawn)
 
 
 def _version(request: pb.BeginAttemptRequest, *, resume: bool) -> int | None:

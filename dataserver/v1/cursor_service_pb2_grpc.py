@@ -95,7 +95,8 @@ class CursorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeStep(self, request, context):
-        """Which samples a step holds, in which micro-batch, on which rank.
+        """Which samples a step holds, in which micro-batch, on which rank. No stream
+        waits for it; what takes more than 30 s to plan ends with WAIT_EXPIRED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -27,7 +27,7 @@ from dataserver.v1 import run_spec_pb2 as dataserver_dot_v1_dot_run__spec__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x61taserver/v1/run.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x03\n\x03Run\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12$\n\x04spec\x18\x03 \x01(\x0b\x32\x16.dataserver.v1.RunSpec\x12\x19\n\x11order_fingerprint\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x07\x61ttempt\x18\x06 \x01(\x0b\x32\x16.dataserver.v1.Attempt\x12(\n\tcommitted\x18\x07 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bsealed_step\x18\x08 \x01(\x03\x12\x15\n\rconsumed_step\x18\t \x01(\x03\x12\x13\n\x0b\x61\x63ked_steps\x18\n \x03(\x03\x12\r\n\x05\x65nded\x18\x0b \x01(\x08\x12\x15\n\repoch_samples\x18\x0c \x01(\x03\x12+\n\x06totals\x18\r \x01(\x0b\x32\x1b.dataserver.v1.SealedTotals\x12$\n\x06stages\x18\x0e \x03(\x0b\x32\x14.dataserver.v1.Stage\x12\'\n\x07mixture\x18\x0f \x01(\x0b\x32\x16.dataserver.v1.Mixture\"_\n\x05Stage\x12\x12\n\nfirst_step\x18\x01 \x01(\x03\x12\'\n\x05order\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.OrderSpec\x12\x19\n\x11order_fingerprint\x18\x03 \x01(\t\"\xa3\x01\n\x0cSealedTotals\x12\r\n\x05steps\x18\x01 \x01(\x03\x12+\n\x04last\x18\x02 \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12+\n\x04mean\x18\x03 \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12*\n\x06stores\x18\x04 \x03(\x0b\x32\x1a.dataserver.v1.StoreTokens\";\n\x0bStoreTokens\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x03\x12\r\n\x05share\x18\x03 \x01(\x01\"T\n\x07Mixture\x12\r\n\x05stage\x18\x01 \x01(\x05\x12\r\n\x05\x64raws\x18\x02 \x01(\x03\x12+\n\x07sources\x18\x03 \x03(\x0b\x32\x1a.dataserver.v1.SourceShare\"\x9d\x01\n\x0bSourceShare\x12\r\n\x05store\x18\x01 \x01(\t\x12\r\n\x05\x64raws\x18\x02 \x01(\x03\x12\r\n\x05share\x18\x03 \x01(\x01\x12\x14\n\x0ctarget_share\x18\x04 \x01(\x01\x12\x13\n\x0bshare_error\x18\x05 \x01(\x01\x12\x1f\n\x12target_token_share\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x15\n\x13_target_token_share\"[\n\x0ePackingFigures\x12\x18\n\x10token_efficiency\x18\x01 \x01(\x01\x12\x16\n\x0erank_imbalance\x18\x02 \x01(\x01\x12\x17\n\x0fround_inflation\x18\x03 \x01(\x01\"\xae\x02\n\x07\x41ttempt\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12#\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x12\n\nworld_size\x18\x04 \x01(\x05\x12\x15\n\rdp_world_size\x18\x05 \x01(\x05\x12\'\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x0e\n\x06holder\x18\x07 \x01(\t\x12.\n\nbegin_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nattempt_id\x18\n \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x64\x61taserver/v1/run.proto\x12\rdataserver.v1\x1a\x1a\x64\x61taserver/v1/cursor.proto\x1a\x1c\x64\x61taserver/v1/run_spec.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\x03\n\x03Run\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12$\n\x04spec\x18\x03 \x01(\x0b\x32\x16.dataserver.v1.RunSpec\x12\x19\n\x11order_fingerprint\x18\x04 \x01(\t\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x07\x61ttempt\x18\x06 \x01(\x0b\x32\x16.dataserver.v1.Attempt\x12(\n\tcommitted\x18\x07 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x13\n\x0bsealed_step\x18\x08 \x01(\x03\x12\x15\n\rconsumed_step\x18\t \x01(\x03\x12\x13\n\x0b\x61\x63ked_steps\x18\n \x03(\x03\x12\r\n\x05\x65nded\x18\x0b \x01(\x08\x12\x15\n\repoch_samples\x18\x0c \x01(\x03\x12+\n\x06totals\x18\r \x01(\x0b\x32\x1b.dataserver.v1.SealedTotals\x12$\n\x06stages\x18\x0e \x03(\x0b\x32\x14.dataserver.v1.Stage\x12\'\n\x07mixture\x18\x0f \x01(\x0b\x32\x16.dataserver.v1.Mixture\x12-\n\tread_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"_\n\x05Stage\x12\x12\n\nfirst_step\x18\x01 \x01(\x03\x12\'\n\x05order\x18\x02 \x01(\x0b\x32\x18.dataserver.v1.OrderSpec\x12\x19\n\x11order_fingerprint\x18\x03 \x01(\t\"\xa3\x01\n\x0cSealedTotals\x12\r\n\x05steps\x18\x01 \x01(\x03\x12+\n\x04last\x18\x02 \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12+\n\x04mean\x18\x03 \x01(\x0b\x32\x1d.dataserver.v1.PackingFigures\x12*\n\x06stores\x18\x04 \x03(\x0b\x32\x1a.dataserver.v1.StoreTokens\";\n\x0bStoreTokens\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x03\x12\r\n\x05share\x18\x03 \x01(\x01\"T\n\x07Mixture\x12\r\n\x05stage\x18\x01 \x01(\x05\x12\r\n\x05\x64raws\x18\x02 \x01(\x03\x12+\n\x07sources\x18\x03 \x03(\x0b\x32\x1a.dataserver.v1.SourceShare\"\x9d\x01\n\x0bSourceShare\x12\r\n\x05store\x18\x01 \x01(\t\x12\r\n\x05\x64raws\x18\x02 \x01(\x03\x12\r\n\x05share\x18\x03 \x01(\x01\x12\x14\n\x0ctarget_share\x18\x04 \x01(\x01\x12\x13\n\x0bshare_error\x18\x05 \x01(\x01\x12\x1f\n\x12target_token_share\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x15\n\x13_target_token_share\"[\n\x0ePackingFigures\x12\x18\n\x10token_efficiency\x18\x01 \x01(\x01\x12\x16\n\x0erank_imbalance\x18\x02 \x01(\x01\x12\x17\n\x0fround_inflation\x18\x03 \x01(\x01\"\xae\x02\n\x07\x41ttempt\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12#\n\x04\x62\x61se\x18\x02 \x01(\x0b\x32\x15.dataserver.v1.Cursor\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x12\n\nworld_size\x18\x04 \x01(\x05\x12\x15\n\rdp_world_size\x18\x05 \x01(\x05\x12\'\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x18.dataserver.v1.BatchSpec\x12\x0e\n\x06holder\x18\x07 \x01(\t\x12.\n\nbegin_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11lease_expire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nattempt_id\x18\n \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,19 +35,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataserver.v1.run_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RUN']._serialized_start=134
-  _globals['_RUN']._serialized_end=590
-  _globals['_STAGE']._serialized_start=592
-  _globals['_STAGE']._serialized_end=687
-  _globals['_SEALEDTOTALS']._serialized_start=690
-  _globals['_SEALEDTOTALS']._serialized_end=853
-  _globals['_STORETOKENS']._serialized_start=855
-  _globals['_STORETOKENS']._serialized_end=914
-  _globals['_MIXTURE']._serialized_start=916
-  _globals['_MIXTURE']._serialized_end=1000
-  _globals['_SOURCESHARE']._serialized_start=1003
-  _globals['_SOURCESHARE']._serialized_end=1160
-  _globals['_PACKINGFIGURES']._serialized_start=1162
-  _globals['_PACKINGFIGURES']._serialized_end=1253
-  _globals['_ATTEMPT']._serialized_start=1256
-  _globals['_ATTEMPT']._serialized_end=1558
+  _globals['_RUN']._serialized_end=637
+  _globals['_STAGE']._serialized_start=639
+  _globals['_STAGE']._serialized_end=734
+  _globals['_SEALEDTOTALS']._serialized_start=737
+  _globals['_SEALEDTOTALS']._serialized_end=900
+  _globals['_STORETOKENS']._serialized_start=902
+  _globals['_STORETOKENS']._serialized_end=961
+  _globals['_MIXTURE']._serialized_start=963
+  _globals['_MIXTURE']._serialized_end=1047
+  _globals['_SOURCESHARE']._serialized_start=1050
+  _globals['_SOURCESHARE']._serialized_end=1207
+  _globals['_PACKINGFIGURES']._serialized_start=1209
+  _globals['_PACKINGFIGURES']._serialized_end=1300
+  _globals['_ATTEMPT']._serialized_start=1303
+  _globals['_ATTEMPT']._serialized_end=1605
 # @@protoc_insertion_point(module_scope)

@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Run(_message.Message):
-    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples", "totals", "stages", "mixture")
+    __slots__ = ("name", "uid", "spec", "order_fingerprint", "create_time", "attempt", "committed", "sealed_step", "consumed_step", "acked_steps", "ended", "epoch_samples", "totals", "stages", "mixture", "read_time")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,7 @@ class Run(_message.Message):
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     STAGES_FIELD_NUMBER: _ClassVar[int]
     MIXTURE_FIELD_NUMBER: _ClassVar[int]
+    READ_TIME_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     spec: _run_spec_pb2.RunSpec
@@ -43,7 +44,8 @@ class Run(_message.Message):
     totals: SealedTotals
     stages: _containers.RepeatedCompositeFieldContainer[Stage]
     mixture: Mixture
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ..., totals: _Optional[_Union[SealedTotals, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., mixture: _Optional[_Union[Mixture, _Mapping]] = ...) -> None: ...
+    read_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[_run_spec_pb2.RunSpec, _Mapping]] = ..., order_fingerprint: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempt: _Optional[_Union[Attempt, _Mapping]] = ..., committed: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., sealed_step: _Optional[int] = ..., consumed_step: _Optional[int] = ..., acked_steps: _Optional[_Iterable[int]] = ..., ended: _Optional[bool] = ..., epoch_samples: _Optional[int] = ..., totals: _Optional[_Union[SealedTotals, _Mapping]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., mixture: _Optional[_Union[Mixture, _Mapping]] = ..., read_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Stage(_message.Message):
     __slots__ = ("first_step", "order", "order_fingerprint")

@@ -53,7 +53,8 @@ class RunInfo:
     """A run as it stands. `attempt` is None before the first one and after a rewind.
 
     `acked_steps[w]`: what world rank w acknowledged last; `consumed_step`: their minimum. `totals` is None where the
-    ledger has no sealed step; `mixture` where that step's order has no weights, too, or the server cannot tell.
+    ledger has no sealed step; `mixture` where that step's order has no weights, too, or the server cannot tell, and
+    in lists. `read_time`: when it stood so, by the clock of all leases, which is not this host's.
     """
 
     name: str
@@ -71,6 +72,7 @@ class RunInfo:
     epoch_samples: int
     totals: TotalsInfo | None
     mixture: MixtureInfo | None
+    read_time: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,7 @@ def run_from_proto(message: run_pb2.Run) -> RunInfo:
         epoch_samples=message.epoch_samples,
         totals=totals_from_proto(message.totals) if message.HasField("totals") else None,
         mixture=mixture_from_proto(message.mixture) if message.HasField("mixture") else None,
+        read_time=to_seconds(message.read_time),
     )
 
 

@@ -87,7 +87,7 @@ class Story:
         self.ledger = ledger
         self.spec = spec
         self.fingerprint = order_fingerprint(spec.order, ["store fingerprint"])
-        self.uid = ledger.create_run("run", spec, self.fingerprint)[0].uid
+        self.uid = ledger.create_run("run", spec, self.fingerprint, epoch_samples=10)[0].uid
         self.keys: dict[int, AttemptKey] = {}
         self.streams: list[str] = []
 

@@ -63,7 +63,7 @@ def die_inside(ledger: Ledger) -> None:
 
 
 ledger = open_ledger(sys.argv[1], lease_s=30)
-uid = ledger.create_run("run", SPEC, "order")[0].uid
+uid = ledger.create_run("run", SPEC, "order", epoch_samples=10)[0].uid
 attempt = begin(ledger, "a", take_over=False).key
 seal(ledger, uid, attempt, 1)
 if sys.argv[2] == "full":

@@ -21,7 +21,7 @@ SPEC = RunSpec(
 
 def act(ledger: Ledger, verb: str, words: list[str]) -> object:
     if verb == "create":
-        run, created = ledger.create_run(words[0], SPEC, "order")
+        run, created = ledger.create_run(words[0], SPEC, "order", epoch_samples=10)
         return {"uid": run.uid, "created": created}
     if verb == "begin":
         attempt = ledger.begin_attempt(

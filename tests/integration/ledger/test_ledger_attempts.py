@@ -201,7 +201,7 @@ def test_an_attempt_of_a_deleted_run_is_over_though_its_number_is_issued_again(s
     story.ledger.close_stream(story.streams[0])
     story.ledger.delete_run("run")
     lost = story.keys[1]
-    story.uid = story.ledger.create_run("run", story.spec, story.fingerprint)[0].uid
+    story.uid = story.ledger.create_run("run", story.spec, story.fingerprint, epoch_samples=10)[0].uid
     story.begin(holder="launcher-b")
     story.seal(1, 1)
     ours = story.keys[1]

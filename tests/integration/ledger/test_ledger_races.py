@@ -143,7 +143,7 @@ def test_transactions_that_wait_for_each_other_are_run_again(postgres_database, 
     ledger = SqlLedger(postgres_database, 30)
     names = ("a", "b")
     for name in names:
-        ledger.create_run(name, SPEC, "order")
+        ledger.create_run(name, SPEC, "order", epoch_samples=10)
     both_hold_one = threading.Barrier(2)
     tries = []
 

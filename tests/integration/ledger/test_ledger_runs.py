@@ -25,7 +25,7 @@ def test_a_new_run_stands_at_the_beginning(story, clock):
 
 
 def test_creating_a_run_again_finds_it(story):
-    run, created = story.ledger.create_run("run", story.spec, story.fingerprint)
+    run, created = story.ledger.create_run("run", story.spec, story.fingerprint, epoch_samples=10)
     assert not created
     assert run == story.run
     assert story.kinds == ["created"]
@@ -36,7 +36,7 @@ def test_creating_a_run_again_with_another_batch_spec_makes_it_the_runs_visibly(
     story.seal(1, 1)
     other = RunSpec(order=story.spec.order, batch=BatchSpec(step_samples=5, micro_batch_tokens=64))
     for _ in range(2):
-        run, created = story.ledger.create_run("run", other, story.fingerprint)
+        run, created = story.ledger.create_run("run", other, story.fingerprint, epoch_samples=10)
         assert not created
         assert run == story.run
         assert run.spec == other
@@ -52,7 +52,7 @@ def test_creating_a_run_again_with_another_batch_spec_makes_it_the_runs_visibly(
 def test_another_order_under_the_name_is_refused_with_what_differs(story):
     spec, fingerprint = story.other_order(seed=3, max_length=7)
     with pytest.raises(RunConflictError, match=r"seed \(there: 0, asked: 3\), max_length \(there: 8, asked: 7\)") as e:
-        story.ledger.create_run("run", spec, fingerprint)
+        story.ledger.create_run("run", spec, fingerprint, epoch_samples=10)
     assert e.value.details["fields"] == "seed,max_length"
     assert story.run.order_fingerprint == story.fingerprint
 
@@ -60,7 +60,7 @@ def test_another_order_under_the_name_is_refused_with_what_differs(story):
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "x" * 129, "a\0b", "a b"])
 def test_a_name_that_is_none_is_refused(story, name):
     with pytest.raises(InvalidRequestError):
-        story.ledger.create_run(name, story.spec, story.fingerprint)
+        story.ledger.create_run(name, story.spec, story.fingerprint, epoch_samples=10)
 
 
 def test_an_unknown_run_is_named(story):
@@ -83,7 +83,7 @@ def test_garbage_for_a_name_is_refused_before_the_database_sees_it(story, name):
 
 def test_runs_are_listed_by_name_in_pages(story):
     for name in ("b", "a", "c"):
-        story.ledger.create_run(name, story.spec, story.fingerprint)
+        story.ledger.create_run(name, story.spec, story.fingerprint, epoch_samples=10)
     assert [run.name for run in story.ledger.list_runs(2)] == ["a", "b"]
     assert [run.name for run in story.ledger.list_runs(9, after="b")] == ["c", "run"]
 
@@ -111,7 +111,7 @@ def test_a_deleted_run_leaves_nothing_behind(story, database, clock):
 
 def test_a_run_of_a_deleted_name_is_another_run(story):
     story.ledger.delete_run("run")
-    again, created = story.ledger.create_run("run", story.spec, story.fingerprint)
+    again, created = story.ledger.create_run("run", story.spec, story.fingerprint, epoch_samples=10)
     assert created
     assert again.uid != story.uid
 

@@ -16,7 +16,7 @@ from dataserver.errors import (
     RunNotFoundError,
     UnavailableError,
 )
-from dataserver.ledger import Run
+from dataserver.ledger import Run, RunStage
 from dataserver.ledger.rules import stages as stage_rules
 from dataserver.planning.fingerprint import order_fingerprint
 from dataserver.planning.stages import Stage
@@ -36,7 +36,8 @@ def amend(story, first_step: int, *, before: str = "", **order: object) -> tuple
     fields = story.spec.order.model_dump() | (order or {"seed": 5})
     stage = Stage(first_step=first_step, order=OrderSpec.model_validate(fields))
     before = before or story.run.stages[-1].order_fingerprint
-    return story.ledger.amend_run("run", stage, fingerprint_of(story, stage, before), before)
+    added = RunStage(stage=stage, order_fingerprint=fingerprint_of(story, stage, before), epoch_samples=20)
+    return story.ledger.amend_run("run", added, before)
 
 
 def later(story, step: int, **fields: object) -> dict[str, object]:
@@ -186,7 +187,7 @@ def test_orders_and_batch_specs_fit_each_other_whichever_comes_first(story) -> N
         story.begin(batch=replace_batch(story, micro_batch_tokens=10))
     other = story.spec.model_copy(update={"batch": replace_batch(story, micro_batch_tokens=10)})
     with pytest.raises(InvalidSpecError, match="micro_batch_tokens = 10 is below the 12 tokens"):
-        story.ledger.create_run("run", other, story.fingerprint)
+        story.ledger.create_run("run", other, story.fingerprint, epoch_samples=10)
 
 
 def replace_batch(story, **fields: object):
@@ -216,8 +217,9 @@ def test_stages_come_to_an_end(story, monkeypatch) -> None:
 
 def test_a_run_that_is_not_there_has_no_stages(story) -> None:
     stage = Stage(first_step=2, order=story.spec.order)
+    added = RunStage(stage=stage, order_fingerprint="f", epoch_samples=20)
     with pytest.raises(RunNotFoundError):
-        story.ledger.amend_run("other", stage, "f", story.fingerprint)
+        story.ledger.amend_run("other", added, story.fingerprint)
 
 
 def test_of_a_seal_and_an_amendment_at_one_time_one_sees_the_other(story) -> None:

@@ -123,7 +123,7 @@ class LedgerMachine(RuleBasedStateMachine):
         LedgerMachine.runs += 1
         self.name = f"run-{LedgerMachine.runs}"
         self.ledger = SqlLedger(self.database, lease_s=30)
-        self.uid = self.ledger.create_run(self.name, SPEC, "order")[0].uid
+        self.uid = self.ledger.create_run(self.name, SPEC, "order", epoch_samples=10)[0].uid
         self.reference = Reference()
         self.keys: dict[int, AttemptKey] = {}
 

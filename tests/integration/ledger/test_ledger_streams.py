@@ -92,7 +92,8 @@ def test_a_step_is_consumed_when_every_rank_acknowledged_it(story):
     story.seal_up_to(1, 3)
     assert story.ack(1, {0: 3}) == Progress(attempt=story.key(1), sealed_step=3, acked_steps=(3, 0))
     assert story.run.consumed_step == 0
-    assert story.ack(1, {1: 2}).consumed_step == 2
+    assert story.ack(1, {1: 2}).acked_steps == (3, 2)
+    assert story.run.consumed_step == 2
     assert story.ledger.progress(story.uid) == Progress(attempt=story.key(1), sealed_step=3, acked_steps=(3, 2))
     assert story.run.acked_steps == (3, 2)
 
@@ -137,7 +138,7 @@ def test_acks_begin_at_the_base_and_leave_the_committed_cursor_alone(story):
 
 def test_leases_are_renewed_over_several_runs(story, clock):
     for name in ("run", "other"):
-        story.ledger.create_run(name, story.spec, story.fingerprint)
+        story.ledger.create_run(name, story.spec, story.fingerprint, epoch_samples=10)
         attempt = story.ledger.begin_attempt(
             name,
             resume=False,

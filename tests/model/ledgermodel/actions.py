@@ -216,7 +216,7 @@ def _hold(play: Play, world: World) -> World:
 
 
 def _amend(play: Play, world: World, first_step: int) -> World:
-    play.ledger.amend_run(RUN, *later_stage(first_step), FINGERPRINT)
+    play.ledger.amend_run(RUN, later_stage(first_step), FINGERPRINT)
     return world.spend("amend")
 
 

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 
 from dataserver.cursor import Cursor
+from dataserver.ledger import RunStage
 from dataserver.planning.fingerprint import order_fingerprint
 from dataserver.planning.plan import EndOfRun, Plan, TextOnly
 from dataserver.planning.planner import Planner
@@ -37,15 +38,17 @@ LATER = OrderSpec(sources=(Source(store="maths"),), shuffle=Shuffle.SEQUENTIAL, 
 LATER_SAMPLES = 100
 
 
-def later_stage(first_step: int) -> tuple[Stage, str]:
-    """The stage by which a run is amended, and its fingerprint."""
+def later_stage(first_step: int) -> RunStage:
+    """The stage by which a run is amended."""
     fingerprint = order_fingerprint(LATER, ["other store"], before=FINGERPRINT, first_step=first_step)
-    return Stage(first_step=first_step, order=LATER), fingerprint
+    return RunStage(
+        stage=Stage(first_step=first_step, order=LATER), order_fingerprint=fingerprint, epoch_samples=len(LENGTHS)
+    )
 
 
 def stages_fingerprint(first_step: int) -> str:
     """Of all stages, where the later one begins at `first_step`; 0 for none."""
-    return later_stage(first_step)[1] if first_step else FINGERPRINT
+    return later_stage(first_step).order_fingerprint if first_step else FINGERPRINT
 
 
 @cache

@@ -45,7 +45,7 @@ class Play:
 
     def start(self) -> World:
         spec = run_spec(self.scenario.steps, self.scenario.lookahead)
-        self.ledger.create_run(RUN, spec, FINGERPRINT)
+        self.ledger.create_run(RUN, spec, FINGERPRINT, epoch_samples=8)
         return World(
             ledger=self.ledger.state,
             jobs=(None,) * self.scenario.holders,

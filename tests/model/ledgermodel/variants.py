@@ -134,7 +134,7 @@ def _flag_is_computed_for_each(
 
 def _acks_commit(original: Any, connection: Any, run: Any, attempt: int, acks: Any) -> Any:
     progress = original(connection, run, attempt, acks)
-    consumed = seals.read_seal(connection, run.uid, progress.consumed_step)
+    consumed = seals.read_seal(connection, run.uid, min(progress.acked_steps))
     if consumed is not None:
         runs.change(connection, run, committed=consumed.end.to_json())
     return progress

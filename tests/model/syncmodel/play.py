@@ -38,7 +38,7 @@ class SyncPlay:
         self.ledger.close()
 
     def start(self) -> World:
-        self.ledger.create_run(RUN, run_spec(self.scenario.steps, 1), FINGERPRINT)
+        self.ledger.create_run(RUN, run_spec(self.scenario.steps, 1), FINGERPRINT, epoch_samples=8)
         if self.scenario.led:
             self.ledger.lease_orchestrator(RUN, "one", "host:1", LONG_S)
         return World(ledger=self.ledger.state, left=tuple(sorted(self.scenario.mishaps.items())))
