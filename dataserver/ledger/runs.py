@@ -76,13 +76,10 @@ def create(
             later_stages="[]",
             create_time=now,
             last_attempt=0,
-            current_attempt=None,
-            current_attempt_id=None,
             committed=Cursor(order_fingerprint=order_fingerprint).to_json(),
             sealed_step=0,
             ended=False,
             last_requested=False,
-            shutdown_deadline=None,
             last_event=0,
         )
     )
@@ -246,9 +243,7 @@ def _adopt_batch(connection: Connection, run: RunRow, batch: BatchSpec, now: flo
     """Make another batch spec the run's, visibly: else who edits a spec and creates the run again trains by the old."""
     spec = run.read_spec()
     before, after = (one.model_dump(mode="json") for one in (spec.batch, batch))
-    changed = ", ".join(
-        f"{field}: {before[field]} -> {after[field]}" for field in before if before[field] != after[field]
-    )
+    changed = ", ".join(f"{name}: {value} -> {after[name]}" for name, value in before.items() if value != after[name])
     if changed:
         change(connection, run, spec=spec.model_copy(update={"batch": batch}).model_dump_json())
         record_event(connection, run.uid, now, kind="batch_changed", step=run.sealed_step, detail=changed)

@@ -60,6 +60,7 @@ class Demo:
 
     def tell(self) -> str:
         """All of it; returns its last line."""
+        say(f"everything is made in {self.folder.root}, logs too")
         rows = build_store(self.folder.store, self.folder.root / "tokenizer.json")
         say(f"built a store of {rows} conversations out of Python's manual, and a tokenizer of {VOCABULARY} tokens")
         try:
@@ -94,17 +95,20 @@ class Demo:
             code = trainer.wait(START_S)
             if code == 0:
                 raise DemoError("torchrun ended well although a rank was killed")
-            say(f"killed rank 1 (SIGKILL, pid {pid}); torchrun ended the job with code {code}")
+            say(f"killed rank 1 (SIGKILL, pid {pid}); torchrun ended the job with code {code}, as it should")
 
     def second_life(self) -> None:
         """One rank, to the end of the epoch; the server dies on the way."""
-        say("resuming on one rank")
+        with DataClient(self.endpoint, patience_s=START_S) as client:
+            saved = client.get_run(RUN).committed.step
+        say(f"resuming on one rank from the newest checkpoint: what came after step {saved} is trained on again")
         with self.trainer(ranks=1) as trainer:
             self.watch(trainer, KILL_SERVER_AT)
             self.server.kill()
-            say("killed the server (SIGKILL)")
+            say("killed the server (SIGKILL); the trainer waits for it")
             self.start_server()
-            code = trainer.wait(TRAIN_S)
+            self.watch(trainer)
+            code = trainer.wait(START_S)
             if code != 0:
                 raise DemoError(f"the trainer ended with code {code}{trainer.tail()}")
 
@@ -114,8 +118,8 @@ class Demo:
         command += [str(HERE / "recording_rank.py"), str(self.trainer_config), self.endpoint, str(self.folder.records)]
         return Process(f"trainer on {ranks} rank(s)", command, self.folder.root / f"trainer-on-{ranks}.log")
 
-    def watch(self, trainer: Process, step: int) -> None:
-        """Wait until the trainer has done `step`, showing how it gets on."""
+    def watch(self, trainer: Process, until: int | None = None) -> None:
+        """Show how the trainer gets on until it has done the step `until`, or ended."""
         shown = len(self.folder.figures())
 
         def reached() -> bool:
@@ -123,11 +127,11 @@ class Demo:
             news = self.folder.figures()[shown:]
             shown += len(news)
             for figure in news:
-                if figure["step"] % 4 == 1:
+                if figure["step"] % 4 == 0:
                     say(f"    step {figure['step']:2}  loss {figure['loss']:.3f}  wait {figure['data_wait_s']:.3f} s")
-            return any(figure["step"] >= step for figure in news)
+            return trainer.has_ended if until is None else any(figure["step"] >= until for figure in news)
 
-        trainer.wait_until(f"step {step}", reached, START_S + TRAIN_S)
+        trainer.wait_until("its end" if until is None else f"step {until}", reached, START_S + TRAIN_S)
 
     def lives(self, client: DataClient) -> Lives:
         """What the ledger says of the two attempts, now that the epoch should be over."""

@@ -47,11 +47,16 @@ class Process:
             raise DemoError(f"{self.name} was never started")
         return self._process
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself, or was killed."""
+        return self.process.poll() is not None
+
     def wait_until(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
         """Return once `condition` holds; raise when the process ends first or the time is over."""
         deadline = time.monotonic() + timeout_s
         while not condition():
-            if self.process.poll() is not None and not condition():
+            if self.has_ended and not condition():
                 raise DemoError(f"{self.name} ended with code {self.process.returncode} before {what}{self.tail()}")
             if time.monotonic() > deadline:
                 raise DemoError(f"{self.name}: no {what} within {timeout_s:.0f} s{self.tail()}")
