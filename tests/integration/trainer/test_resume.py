@@ -56,9 +56,10 @@ def loaded_digest(world: World, config: TrainerConfig, checkpoint: Checkpoint) -
     return weights_digest(model, optimizer), whole
 
 
-def train_to(directory: Path, ranks: int, *, count: int = STEPS, resume: Any = "auto") -> Checkpoint:
+def train_to(directory: Path, ranks: int, *, count: int = STEPS, resume: Any = "auto", replicas: int = 1) -> Checkpoint:
     """Train to step `count` with checkpoints every 2 steps; the newest checkpoint."""
-    config = job_config(directory, checkpoint={"dir": str(directory / "checkpoints"), "every_steps": 2})
+    checkpoint = {"dir": str(directory / "checkpoints"), "every_steps": 2}
+    config = job_config(directory, checkpoint=checkpoint, parallel={"replicas": replicas})
     on_ranks(ranks, train_all, config, MemoryFeed(run_steps(ranks, count)), resume)
     return Checkpoints(config.checkpoint.dir).complete()[-1]
 
@@ -84,11 +85,11 @@ def test_a_resumed_job_equals_the_uninterrupted_one_to_the_bit(tmp_path: Path) -
     assert digest_of(tmp_path, 2, broken) == digest_of(tmp_path, 2, straight)
 
 
-def test_a_checkpoint_of_two_ranks_goes_on_at_one_and_then_at_four(tmp_path: Path) -> None:
+def test_a_checkpoint_of_two_ranks_goes_on_at_one_and_then_at_two_replicas_of_two(tmp_path: Path) -> None:
     straight = train_to(tmp_path / "straight", 2)
     train_to(tmp_path / "moved", 2, count=2)
     train_to(tmp_path / "moved", 1, count=4)
-    moved = train_to(tmp_path / "moved", 4)
+    moved = train_to(tmp_path / "moved", 4, replicas=2)
     assert (moved.record.step, moved.record.world_size) == (STEPS, 4)
     expected, found = weights_of(tmp_path, straight), weights_of(tmp_path, moved)
     for name, weight in expected.items():
