@@ -1,19 +1,20 @@
 """What weights on demand cost a trainer: steps without evals, idle steps between syncs, and a sync after every step.
 
-The three take turns on one model, step by step and in an order drawn anew each time. Idle steps must make no transfer
-call, and take as long as steps of a job that knows no engines. Ratios are medians over pairs of steps of one turn: of
-time by the clock, and of CPU time, which others on the machine hardly move. Each has the 95 % interval of the median,
-for which no distribution is assumed (that of the sign test).
+All take turns on one model, step by step: a sync, a step that counts for nobody, then the others in each of their
+orders in turn. Idle steps must make no transfer call, and take as long as steps of a job that knows no engines; how
+well that can be told here, a second arm of such steps says. Ratios are medians over the turns, of time by the clock
+and of CPU time, which others on the machine hardly move. Each has the 95 % interval of the median, for which no
+distribution is assumed (that of the sign test).
 """
 
 import math
 import multiprocessing
-import random
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle, permutations
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -35,15 +36,15 @@ from trainer.loop import Job
 from trainer.stamps import EngineStamps, IgnoredStamps, Stamps
 from trainer.train import build
 
-TURNS: Final = 300
-WARM_UP: Final = 5
+TURNS: Final = 240
+WARM_UP: Final = 6
 STEP_TOKENS: Final = 128
 VOCABULARY: Final = 4096
 MODEL: Final = {
     "model_type": "qwen3", "vocab_size": VOCABULARY, "hidden_size": 128, "intermediate_size": 384,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
 }  # fmt: skip
-ARMS: Final = ("evals off", "on demand, idle", "every step")
+OFF, AGAIN, IDLE, EVERY = "evals off", "evals off, again", "on demand, idle", "every step"
 
 
 class InMemoryStep:
@@ -139,19 +140,21 @@ def measure(directory: Path, world: World) -> tuple[dict[str, list[Spent]], list
         )
         job = Job(config=config, world=world, model=model, optimizer=optimizer, **unused)
         step = InMemoryStep(OrchestratorAddress(epoch=1, address=address))
-        of_arm: dict[str, list[Spent]] = {arm: [] for arm in ARMS}
+        of_arm: dict[str, list[Spent]] = {arm: [] for arm in (OFF, AGAIN, IDLE, EVERY)}
+        stamps: dict[str, Stamps] = {OFF: IgnoredStamps(), AGAIN: IgnoredStamps(), IDLE: engine}
         kept: Any = Kept()
-        chance, idle_calls = random.Random(0), 0
+        idle_calls = 0
+        orders = cycle(permutations((OFF, AGAIN, IDLE)))
         for turn in range(WARM_UP + TURNS):
-            for arm in chance.sample(ARMS, len(ARMS)):
-                before = transfers(asked)
-                stamps: Stamps = IgnoredStamps() if arm == ARMS[0] else engine
-                spent = take_step(job, stamps, step, sync=arm == ARMS[2])
-                idle_calls += transfers(asked) - before if arm != ARMS[2] else 0
-                if arm == ARMS[2]:
-                    await_commits(engine, kept, turn + 1)
-                if turn >= WARM_UP:
-                    of_arm[arm].append(spent)
+            spent = {EVERY: take_step(job, engine, step, sync=True)}
+            await_commits(engine, kept, turn + 1)
+            before = transfers(asked)
+            take_step(job, stamps[OFF], step, sync=False)  # what the sync left behind is its own
+            spent |= {arm: take_step(job, stamps[arm], step, sync=False) for arm in next(orders)}
+            idle_calls += transfers(asked) - before
+            if turn >= WARM_UP:
+                for arm, each in spent.items():
+                    of_arm[arm].append(each)
         engine.close()
     return of_arm, kept.figures[WARM_UP:], idle_calls
 
@@ -178,16 +181,14 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float,
 
 def rows_of(of_arm: dict[str, list[Spent]]) -> list[dict[str, object]]:
     rows = []
-    for arm in ARMS:
+    for arm, steps in of_arm.items():
         row: dict[str, object] = {"evals": arm}
-        for clock, taken in (
-            ("wall", {name: [spent.wall_s for spent in steps] for name, steps in of_arm.items()}),
-            ("CPU", {name: [spent.cpu_s for spent in steps] for name, steps in of_arm.items()}),
-        ):
-            middle, low, high = ratio(taken[arm], taken[ARMS[0]])
-            row[f"step, {clock} ms"] = 1e3 * median(taken[arm])
+        for clock, field in (("wall", "wall_s"), ("CPU", "cpu_s")):
+            taken, base = ([getattr(spent, field) for spent in each] for each in (steps, of_arm[OFF]))
+            middle, low, high = ratio(taken, base)
+            row[f"step, {clock} ms"] = 1e3 * median(taken)
             row[f"{clock} x evals off"] = f"{middle:.3f}"
-            row[f"{clock}, 95 %"] = f"{low:.3f} to {high:.3f}" if arm != ARMS[0] else ""
+            row[f"{clock}, 95 %"] = f"{low:.3f} to {high:.3f}" if arm != OFF else ""
         rows.append(row)
     return rows
 
@@ -204,7 +205,7 @@ def main() -> None:
     stalls, totals = [sync.sync_stall_s for sync in syncs], [sync.sync_s for sync in syncs]
     report(
         "weight_sync",
-        f"{TURNS} turns of one step each of {STEP_TOKENS} tokens; {syncs[0].sync_bytes / 1e6:.0f} MB by gloo",
+        f"{TURNS} turns of one step each, of {STEP_TOKENS} tokens; {syncs[0].sync_bytes / 1e6:.0f} MB by gloo",
         rows_of(of_arm),
         [
             f"a sync: total {1e3 * median(totals):.1f} ms, of which training stood still {1e3 * median(stalls):.1f} ms "
