@@ -62,7 +62,7 @@ def test_the_demos_configurations_are_valid(tmp_path: Path) -> None:
 
 @pytest.mark.vllm
 @pytest.mark.soak
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(2 * LIMIT_S)
 def test_the_reward_of_what_is_evaluated_on_vllm_rises_while_it_is_trained(tmp_path: Path, vllm_python: Path) -> None:
     command = [sys.executable, DEMO, vllm_python, tmp_path / "demo-evals"]
     result = subprocess.run(command, capture_output=True, text=True)
@@ -73,7 +73,7 @@ def test_the_reward_of_what_is_evaluated_on_vllm_rises_while_it_is_trained(tmp_p
 
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("victim", ["vllm.entrypoints", "orchestrator"])
 def test_a_real_engine_or_its_orchestrator_may_be_killed(
     tmp_path: Path, vllm_python: Path, monkeypatch: pytest.MonkeyPatch, victim: str
