@@ -1,6 +1,8 @@
 """The example of docs/client.md, as people would run it: killed, resumed, its server restarted."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +16,32 @@ EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "plain_loop.py"
 LENGTHS = [5, 64, 17, 30, 3, 48, 22, 9] * 40
 
 
+# Runs a program that gets a signal once it has said the line of a step.
+SIGNALLED = """
+import builtins, os, runpy, sys
+
+number, step = map(int, sys.argv[1:3])
+say = builtins.print
+
+def say_and_be_signalled(line, **options):
+    say(line, **options)
+    if line.startswith(f"step {step}:"):
+        os.kill(os.getpid(), number)
+
+builtins.print = say_and_be_signalled
+del sys.argv[:3]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def plain_loop(endpoint, checkpoint):
     """The command that runs the example as run `r` over store `chat`."""
     return [sys.executable, EXAMPLE, endpoint, "--run", "r", "--store", "chat", "--checkpoint", checkpoint]
+
+
+def signalled(command, number, step):
+    """The same, with the signal of that number after that step."""
+    return [sys.executable, "-c", SIGNALLED, str(int(number)), str(step), *command[1:]]
 
 
 def test_the_plain_loop_counts_every_token_twice_in_two_epochs_though_it_and_its_server_die(tmp_path):
@@ -26,20 +51,19 @@ def test_the_plain_loop_counts_every_token_twice_in_two_epochs_though_it_and_its
     checkpoint = tmp_path / "checkpoint.json"
     with running_server({"chat": store}) as server, DataClient(server.endpoint) as client:
         command = plain_loop(server.endpoint, checkpoint)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
-            for line in killed.stdout:
-                if line.startswith("step 5:"):
-                    killed.kill()
-        assert killed.returncode < 0
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as resumed:
+        killed = subprocess.run(signalled(command, signal.SIGKILL, 5), stdout=subprocess.PIPE, text=True, timeout=100)
+        assert killed.returncode == -signal.SIGKILL
+        stopped = signalled(command, signal.SIGSTOP, 6)
+        with subprocess.Popen(stopped, stdout=subprocess.PIPE, text=True) as resumed:
             first_line = resumed.stdout.readline()
             server.restart()
+            os.kill(resumed.pid, signal.SIGCONT)
             output = resumed.communicate(timeout=100)[0]
         assert resumed.returncode == 0
         run = client.get_run("r")
     saved = json.loads(checkpoint.read_text())
     assert saved["weights"] == expected.tolist()
-    assert 5 < int(first_line.removeprefix("step ").split(":")[0]) < 20
+    assert first_line.startswith("step 6:")
     assert run.ended
     assert run.committed.step == run.consumed_step == int(output.splitlines()[-1].removeprefix("step ").split(":")[0])
     assert (run.committed.epoch, run.committed.position) == (2, 0)
