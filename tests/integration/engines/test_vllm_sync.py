@@ -20,7 +20,7 @@ BUCKET_BYTES = 30_000
 LONG_PROMPT = random.Random(5).choices(range(3, VOCABULARY), k=140)
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0, logprobs=True)
 # So many that it is still being made when the test has seen its first tokens and pauses the engine.
-LONG_SAMPLE = SamplingParams(max_tokens=1800, temperature=0.0, logprobs=True)
+LONG_SAMPLE = SamplingParams(max_tokens=1000, temperature=0.0, logprobs=True)
 
 
 async def take(engine: VllmEngine, transfer: Transfer, label: str) -> str:
