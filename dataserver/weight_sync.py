@@ -5,6 +5,7 @@ Times are seconds since 1970 by the ledger's clock.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,14 @@ class PolicyVersion:
     def __str__(self) -> str:
         """What engines are labelled with."""
         return f"{self.attempt}.{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The version that `ATTEMPT.NUMBER` names; None for any other text."""
+        attempt, dot, number = text.partition(".")
+        if not (dot and attempt.isdecimal() and number.isdecimal()):
+            return None
+        return cls(attempt=int(attempt), number=int(number))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

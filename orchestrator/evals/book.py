@@ -10,7 +10,7 @@ from dataserver.weight_sync import PolicyVersion
 from orchestrator.evals.sampling import Sampler
 from orchestrator.evals.schedule import Due, Measurement, survives
 from orchestrator.results import EvalResult, EvalState
-from orchestrator.results.records import summed, version_of
+from orchestrator.results.records import summed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Book:
         """The eval of that id, or the one that measures what it was asked for; raises `OutOfRangeError`."""
         run, _, rest = eval_id.partition("/")
         label, _, name = rest.partition("/")
-        version = version_of(label)
+        version = PolicyVersion.parse(label)
         if run == self.run and version is not None:
             exact = next((view for view in self.views(name) if view.version == version), None)
             found = exact or self.meeting(Due(name=name, number=version.number))

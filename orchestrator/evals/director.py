@@ -19,7 +19,7 @@ from dataserver.weight_sync import PolicyVersion, SyncState
 from orchestrator.evals.book import Book, Running
 from orchestrator.evals.config import EvalConfig
 from orchestrator.evals.history import RunHistory
-from orchestrator.evals.outcome import Recorder, lost_result, result_of
+from orchestrator.evals.outcome import Recorder, missed_result, result_of
 from orchestrator.evals.questions import Questions
 from orchestrator.evals.sampling import Sampler
 from orchestrator.evals.schedule import Agenda, Due, Measurement, Situation, agenda
@@ -155,8 +155,8 @@ class EvalDirector:
         for measured, running in self.book.running.items():
             if running.sampler.config.pin and all(m.version != measured.version for m in self._pool.members):
                 running.stop(dropped=False)
-        for due in now.lost:
-            self._lose(due, state)
+        for due in now.missed:
+            self._miss(due, state)
         self.book.note_queued(now.queued)
 
     def _begin(self, measured: Measurement, due: int) -> None:
@@ -173,11 +173,11 @@ class EvalDirector:
         since = self.book.since(measured.name)
         self.book.running[measured] = Running(sampler=sampler, task=task, due=due, create_time=since)
 
-    def _lose(self, due: Due, state: SyncState) -> None:
+    def _miss(self, due: Due, state: SyncState) -> None:
         """Write down that nothing can meet `due` any more."""
         config, questions = self._evals[due.name]
         last = PolicyVersion(attempt=state.attempt, number=state.sealed_step)
-        result = lost_result(self.book, due, last, questions.count * config.samples)
+        result = missed_result(self.book, due, last, questions.count * config.samples, at_end=config.eval_at_end)
         self.book.finished[Measurement(name=due.name, version=last)] = result
         self._spawn(self._recorder.record(result, ()))
 

@@ -46,22 +46,27 @@ def result_of(book: Book, measured: Measurement, running: Running, *, seconds: f
     )
 
 
-def lost_result(book: Book, due: Due, last: PolicyVersion, samples: int) -> EvalResult:
-    """The eval that nothing can measure any more, after the end of the run."""
+def missed_result(book: Book, due: Due, last: PolicyVersion, samples: int, *, at_end: bool) -> EvalResult:
+    """The eval that nothing can measure any more, after the end of the run.
+
+    `at_end`: whether it asks for the run's last version.
+    """
+    why = f"version {due.number} was due, and the run ended before weights of it, or of a later one, landed"
+    way_out = "" if at_end else "; with eval_at_end = true the run's last version would have been measured for it"
     return EvalResult(
         run=book.run,
         run_uid=book.uid,
         name=due.name,
         version=last,
         due=due.number,
-        state=EvalState.FAILED,
+        state=EvalState.MISSED,
         samples=samples,
         scored=0,
         figures={},
         version_tokens=(),
         create_time=book.since(due.name),
         end_time=time.time(),
-        detail=f"version {due.number} was due, and the run ended before weights of it, or of a later one, landed",
+        detail=why + way_out,
     )
 
 

@@ -72,7 +72,7 @@ class Agenda:
     """What is to be done now; done twice, it is as if done once.
 
     `requests`: versions whose weights are wanted. `last`: so is the run's last. `hold`: so is that of every step.
-    `begin`: evals to start. `cancel`: evals to stop, whose version a rewind dropped. `lost`: dues that nothing can
+    `begin`: evals to start. `cancel`: evals to stop, whose version a rewind dropped. `missed`: dues that nothing can
     meet any more. `queued`: what waits for a version, with the version that it is due at. `over`: nothing will be
     due again in this attempt.
     """
@@ -82,7 +82,7 @@ class Agenda:
     hold: bool
     begin: tuple[Measurement, ...]
     cancel: tuple[Measurement, ...]
-    lost: tuple[Due, ...]
+    missed: tuple[Due, ...]
     queued: tuple[Due, ...]
     over: bool
 
@@ -110,7 +110,7 @@ def agenda(evals: Sequence[EvalConfig], now: Situation) -> Agenda:
         hold=not now.ended and bool(live or (missing and now.free)),
         begin=tuple(Measurement(name=view.config.name, version=served) for view in begin if served is not None),
         cancel=tuple(each for each in now.running if not survives(each.version, now.bases)),
-        lost=tuple(Due(name=view.config.name, number=view.due) for view in waiting if is_late),
+        missed=tuple(Due(name=view.config.name, number=view.due) for view in waiting if is_late),
         queued=tuple(Due(name=view.config.name, number=view.due) for view in waiting if not is_late),
         over=now.last_sealed and not queued and not any(view.is_running for view in views),
     )

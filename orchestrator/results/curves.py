@@ -1,6 +1,7 @@
 """Curves of results: a figure over policy versions, a strip an eval, as PNG.
 
-What was measured of weights that a rewind dropped is drawn faint.
+What was measured of weights that a rewind dropped is drawn faint. An eval that was missed is a cross on the axis, at
+the version that it was asked of.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,10 @@ def draw_curves(results: Sequence[EvalResult], path: Path, *, figure: str = "mea
             dropped = [each for each in mine if each not in standing]
             axes.plot(*_points(dropped, figure), "o", color=colour, alpha=0.25, markersize=4)
             axes.plot(*_points(standing, figure), "o-", color=colour, markersize=4, linewidth=1.5, label=run)
+            for due in missed_dues(results, name=name, run=run):
+                # Beside the data, so the layout need not make room for it.
+                cross = axes.plot(due, 0.0, "x", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
+                cross[0].set_in_layout(False)
         axes.set_title(name, loc="left", fontsize="medium")
         axes.set_ylabel(figure)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -70,6 +75,12 @@ def standing_results(results: Sequence[EvalResult]) -> list[EvalResult]:
         ]
         standing.append(each)
     return standing
+
+
+def missed_dues(results: Sequence[EvalResult], *, name: str, run: str) -> list[int]:
+    """The versions that an eval of a run was asked of and never measured at."""
+    mine = (each for each in results if (each.name, each.run) == (name, run))
+    return sorted(each.due for each in mine if each.state is EvalState.MISSED)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

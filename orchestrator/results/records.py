@@ -10,12 +10,16 @@ from dataserver.weight_sync import PolicyVersion
 
 
 class EvalState(StrEnum):
-    """Where an eval stands; `done` and `failed` are for good."""
+    """Where an eval stands; all but the first two are for good.
+
+    `failed`: answers are missing. `missed`: it never began, as no weights of its version or a later one landed.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+    MISSED = "missed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class EvalResult:
 
     `version`: what it measures: the one that had landed when it began. `due`: the version that it was asked of; a
     later one is measured where that was missed. `samples`: answers asked for, of which `scored` are. `figures`: see
-    `evals.figures`. `detail`: why it failed, or what was given up. `end_time`: None before the end.
+    `evals.figures`. `detail`: why it failed or was missed, or what was given up. `end_time`: None before the end.
     """
 
     run: str
@@ -81,14 +85,6 @@ def summed(parts: Iterable[VersionTokens]) -> tuple[VersionTokens, ...]:
     return tuple(VersionTokens(version=version, tokens=totals[version]) for version in ordered)
 
 
-def version_of(label: str) -> PolicyVersion | None:
-    """The version that a label, `ATTEMPT.NUMBER`, names; None for any other text."""
-    attempt, dot, number = label.partition(".")
-    if not (dot and attempt.isdecimal() and number.isdecimal()):
-        return None
-    return PolicyVersion(attempt=int(attempt), number=int(number))
-
-
 def tokens_to_json(parts: Iterable[VersionTokens]) -> str:
     """As the table keeps them: pairs of a label, empty for None, and a count."""
     return json.dumps([["" if part.version is None else str(part.version), part.tokens] for part in parts])
@@ -96,4 +92,4 @@ def tokens_to_json(parts: Iterable[VersionTokens]) -> str:
 
 def tokens_from_json(text: str) -> tuple[VersionTokens, ...]:
     """The way back."""
-    return tuple(VersionTokens(version=version_of(label), tokens=tokens) for label, tokens in json.loads(text))
+    return tuple(VersionTokens(version=PolicyVersion.parse(label), tokens=tokens) for label, tokens in json.loads(text))

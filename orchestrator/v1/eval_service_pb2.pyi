@@ -18,11 +18,13 @@ class EvalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVAL_STATE_RUNNING: _ClassVar[EvalState]
     EVAL_STATE_DONE: _ClassVar[EvalState]
     EVAL_STATE_FAILED: _ClassVar[EvalState]
+    EVAL_STATE_MISSED: _ClassVar[EvalState]
 EVAL_STATE_UNSPECIFIED: EvalState
 EVAL_STATE_QUEUED: EvalState
 EVAL_STATE_RUNNING: EvalState
 EVAL_STATE_DONE: EvalState
 EVAL_STATE_FAILED: EvalState
+EVAL_STATE_MISSED: EvalState
 
 class VersionTokens(_message.Message):
     __slots__ = ("version", "tokens")

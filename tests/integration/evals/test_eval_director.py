@@ -141,7 +141,7 @@ async def test_an_engine_that_stays_away_after_the_end_of_the_run_is_not_awaited
         run.step(5, last_sealed=True, ended=True)
         await run.until(lambda: run.director.idle and run.measured == ["reverse@1.5"])
         [result] = run.results.of_run(run.uid)
-        assert result.state is EvalState.FAILED
+        assert result.state is EvalState.MISSED
 
 
 async def test_a_rewind_cancels_what_measures_dropped_weights_and_says_so(run):
@@ -213,13 +213,14 @@ async def test_what_fails_is_written_with_the_reason_and_the_run_goes_on(run):
     await run.until(lambda: run.measured == ["reverse@1.0", "reverse@1.5"])
 
 
-async def test_an_ended_run_whose_last_version_never_landed_says_what_was_lost(run):
+async def test_an_ended_run_whose_last_version_never_landed_says_what_was_missed(run):
     await known(run)
     run.step(4, last_sealed=True, ended=True)
     await run.until(lambda: run.director.idle and bool(run.measured))
     [result] = run.results.of_run(run.uid)
-    assert (str(result.version), result.state, result.due) == ("1.4", EvalState.FAILED, 0)
+    assert (str(result.version), result.state, result.due) == ("1.4", EvalState.MISSED, 0)
     assert "the run ended before" in result.detail
+    assert "eval_at_end" not in result.detail
 
 
 async def test_a_result_waits_for_its_database_and_is_not_lost(run, monkeypatch):
@@ -322,7 +323,7 @@ async def test_what_cannot_be_triggered_is_refused_with_the_reason(run):
     run.step(10, last_sealed=True, ended=True)
     await run.until(lambda: run.director.idle)
     run.results.record(run.results.of_run(run.uid)[0])
-    assert (await run.director.trigger("reverse", 10)).state is EvalState.FAILED
+    assert (await run.director.trigger("reverse", 10)).state is EvalState.MISSED
     run.director.book.finished.clear()
     with pytest.raises(PreconditionError, match="has ended"):
         await run.director.trigger("reverse", 10)

@@ -45,7 +45,7 @@ async def fakes(
 
 def land(pool: Pool, fake: RunningFakeEngine, number: int, landed: int) -> None:
     fake.engine.label = label_of(version(landed), f"{SYNC}{landed}")
-    pool.land(pool.members[number], version(landed), f"{SYNC}{landed}")
+    pool.land(pool.members[number], version(landed), f"{SYNC}{landed}", attempt=1)
 
 
 def sampler(folder: Path, pool: Pool, prompts: int = 8, **fields: object) -> Sampler:

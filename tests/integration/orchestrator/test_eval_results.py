@@ -16,9 +16,9 @@ from dataserver.errors import InvalidConfigError, OutOfRangeError
 from dataserver.ledger import open_ledger
 from dataserver.weight_sync import PolicyVersion
 from orchestrator.results import Answer, EvalResult, EvalState, ResultsTable, VersionTokens, open_results, schema
-from orchestrator.results.curves import draw_curves, standing_results
+from orchestrator.results.curves import draw_curves, missed_dues, standing_results
 from orchestrator.results.export import plain_answer, write_csv, write_json
-from orchestrator.results.records import summed, version_of
+from orchestrator.results.records import summed
 
 FIVE = PolicyVersion(attempt=1, number=5)
 SIX = PolicyVersion(attempt=1, number=6)
@@ -179,11 +179,8 @@ def test_csv_and_json_say_what_the_table_says():
 def test_tokens_are_summed_by_version_and_labels_of_others_name_none():
     parts = [VersionTokens(version=version, tokens=2) for version in (SIX, FIVE, None, SIX)]
     assert [(part.version, part.tokens) for part in summed(parts)] == [(None, 2), (FIVE, 2), (SIX, 4)]
-    assert (version_of("2.17"), version_of("default"), version_of("1.x")) == (
-        PolicyVersion(attempt=2, number=17),
-        None,
-        None,
-    )
+    assert PolicyVersion.parse(str(SIX)) == SIX
+    assert [PolicyVersion.parse(text) for text in ("default", "1.x", "1", "")] == [None] * 4
 
 
 def at(attempt: int, number: int) -> EvalResult:
@@ -194,6 +191,22 @@ def test_a_curve_follows_the_weights_that_stand():
     results = [at(1, 0), at(1, 5), at(1, 10), at(2, 8), at(2, 10), at(3, 15)]
     standing = [str(each.version) for each in standing_results(results)]
     assert standing == ["1.0", "1.5", "2.8", "2.10", "3.15"]
+
+
+def test_what_was_missed_is_told_with_the_version_that_it_was_asked_of(table, tmp_path):
+    missed = replace(
+        at(1, 20), due=15, state=EvalState.MISSED, scored=0, figures={}, version_tokens=(), detail="never landed"
+    )
+    assert table.record(missed, ()) == missed
+    assert table.of_run(RESULT.run_uid) == [missed]
+    out = io.StringIO()
+    write_csv([missed], out)
+    [row] = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (row["state"], row["due"], row["detail"]) == ("missed", "15", "never landed")
+    assert missed_dues([missed, at(1, 5)], name=missed.name, run=missed.run) == [15]
+    draw_curves([at(1, 0), at(1, 5)], tmp_path / "without.png")
+    draw_curves([at(1, 0), at(1, 5), replace(at(1, 5), name="sums"), missed], tmp_path / "with.png")
+    assert (tmp_path / "with.png").read_bytes() != (tmp_path / "without.png").read_bytes()
 
 
 def test_curves_are_drawn_and_an_unknown_figure_is_refused_with_those_there_are(tmp_path):

@@ -38,7 +38,7 @@ class World:
     finished: list[Measurement] = field(default_factory=list)
     triggers: list[Due] = field(default_factory=list)
     syncs: list[PolicyVersion] = field(default_factory=list)
-    lost: set[Due] = field(default_factory=set)
+    missed: set[Due] = field(default_factory=set)
 
     def situation(self) -> Situation:
         return Situation(
@@ -78,14 +78,14 @@ class World:
                 assert each not in self.running
                 assert each not in self.finished, f"{each} is measured twice"
                 self.running[each] = self.lasts[each.name]
-            for due in now.lost:
-                self.lost.add(due)
+            for due in now.missed:
+                self.missed.add(due)
                 self.finished.append(Measurement(name=due.name, version=self.trained))
             ended = [each for each, left in self.running.items() if left <= 0]
             for each in ended:
                 del self.running[each]
                 self.finished.append(each)
-            if not (now.cancel or now.begin or now.lost or ended):
+            if not (now.cancel or now.begin or now.missed or ended):
                 return now
 
     def offer(self, lands: bool = True) -> None:
@@ -259,20 +259,20 @@ def test_an_eval_of_weights_that_a_rewind_dropped_is_cancelled_and_others_go_on(
     assert agenda(world.evals, world.situation()).cancel == (running[1],)
 
 
-def test_after_the_end_of_the_run_what_cannot_be_measured_is_lost_and_said():
+def test_after_the_end_of_the_run_what_cannot_be_measured_is_missed_and_said():
     world = World(evals=[eval_config()], steps=4, lasts={"reverse": 1}, head=4, consumed=4, ended=True)
     now = world.orchestrate()
-    assert world.lost == {Due(name="reverse", number=0)}
+    assert world.missed == {Due(name="reverse", number=0)}
     assert (now.hold, now.last, now.over) == (False, False, True)
 
 
-def test_after_the_end_of_the_run_nothing_is_lost_while_an_engine_may_have_its_version():
+def test_after_the_end_of_the_run_nothing_is_missed_while_an_engine_may_have_its_version():
     world = World(evals=[eval_config()], steps=4, lasts={"reverse": 1}, head=4, consumed=4, ended=True, seen=False)
     now = world.orchestrate()
-    assert (now.lost, now.queued, now.over) == ((), (Due(name="reverse", number=0),), False)
+    assert (now.missed, now.queued, now.over) == ((), (Due(name="reverse", number=0),), False)
     world.seen, world.served = True, PolicyVersion(attempt=1, number=4)
     assert [each.version for each in world.orchestrate().begin or world.running] == [world.served]
-    assert not world.lost
+    assert not world.missed
 
 
 def test_the_hold_of_a_live_eval_does_not_pause_between_its_queue_and_its_first_answer():
@@ -366,7 +366,7 @@ def test_whatever_happens_every_due_is_met_once_and_the_run_ends(configs, steps,
     while world.head < steps:
         world.step()
     world.drain(restarts=data.draw(st.integers(0, 3)))
-    assert not world.lost
+    assert not world.missed
     for config in evals:
         surviving = [each.version for each in world.finished if each.name == config.name]
         surviving = [version for version in surviving if survives(version, world.bases)]

@@ -40,7 +40,7 @@ def give(pool: Pool, engine: ScriptedEngine, number: int, landed: PolicyVersion)
     """A sync brings `landed` to the engine, which is the pool's `number`-th."""
     sync_id = f"{landed.attempt:016x}{landed.number:016x}"
     engine.label = label_of(landed, sync_id)
-    pool.land(pool.members[number], landed, sync_id)
+    pool.land(pool.members[number], landed, sync_id, attempt=landed.attempt)
 
 
 @dataclass(kw_only=True)
