@@ -57,8 +57,10 @@ def _token_faults(column: Ragged) -> Iterator[Fault]:
     yield from at_first_value(
         flat < 0, ends, INPUT_IDS, lambda at: f"Row {{row}}: input_ids holds {flat[at]}, a negative token id."
     )
+    # One above, in a type of its own: a narrow float knows neither MAX_TOKEN nor that infinity is above it.
+    above = flat >= np.float64(MAX_TOKEN + 1) if flat.dtype.kind == "f" else flat > MAX_TOKEN
     yield from at_first_value(
-        flat > MAX_TOKEN,
+        above,
         ends,
         INPUT_IDS,
         lambda at: f"Row {{row}}: input_ids holds {flat[at]}, above {MAX_TOKEN}, the highest token id there can be.",

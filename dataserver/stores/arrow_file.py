@@ -18,8 +18,9 @@ from dataserver.stores.arrow_stream import (
     refusal,
     stream_reader,
 )
+from dataserver.stores.columns import columns_of
 from dataserver.stores.files import ByteSource
-from dataserver.stores.schema import Column, columns_of
+from dataserver.stores.schema import Column
 
 
 def open_arrow_file(source: ByteSource) -> "ArrowFile | FooterFile":

@@ -14,8 +14,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from dataserver.stores.arrow_stream import check_end, parsed, refusal
+from dataserver.stores.columns import columns_of
 from dataserver.stores.files import Span
-from dataserver.stores.schema import Column, columns_of
+from dataserver.stores.schema import Column
 
 _BLOCK = struct.Struct("<qiiq")  # offset, bytes of metadata, padding, bytes of the body
 _DICTIONARIES, _RECORD_BATCHES = 2, 3  # fields of the table `Footer`

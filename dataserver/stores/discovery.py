@@ -58,6 +58,7 @@ def discover(path: Path) -> Discovery:
     Raises `StoreNotFoundError` where nothing is there, `StoreRefusedError` for strange files,
     mixed formats, and a directory without data.
     """
+    check_is_text(str(path), str(path.parent))
     if path.is_file():
         return discover_file(LocalFiles(root=path.parent), path.name)
     if not path.is_dir():
@@ -67,6 +68,7 @@ def discover(path: Path) -> Discovery:
 
 def discover_file(files: StoreFiles, name: str) -> Discovery:
     """The store that is the one file `name`."""
+    check_is_text(name, files.name)
     return Discovery(files=files, format=_format_of(files, name), paths=(name,))
 
 
@@ -92,6 +94,7 @@ def _discover_loose(files: StoreFiles) -> Discovery:
     data: list[str] = []
     ignored: list[IgnoredPath] = []
     for relative in files.walk():
+        check_is_text(relative, files.name)
         _check_nothing_saved(files, relative)
         reason = _why_ignored(relative)
         if reason is None:
@@ -109,6 +112,14 @@ def _discover_loose(files: StoreFiles) -> Discovery:
         ignored=tuple(sorted(ignored, key=lambda entry: natural_key(entry.path))),
         links=files.links_out(tuple(formats)),
     )
+
+
+def check_is_text(name: str, where: str) -> None:
+    """Refuse a name that no message and no library could hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise StoreRefusedError(f"{name!r} in {where!r} is no UTF-8: rename it.") from error
 
 
 def _check_nothing_saved(files: StoreFiles, relative: str) -> None:
@@ -219,6 +230,7 @@ def _check_are_there(files: StoreFiles, names: Iterable[str]) -> None:
             f"'{files.name}/{_STATE}' names the data file '{twice}' twice, which would repeat its rows.", shard=twice
         )
     for name in names:
+        check_is_text(name, files.name)
         if "/" in name or not files.is_file(name):
             raise StoreRefusedError(
                 f"'{files.name}/{_STATE}' names the data file '{name}', which is not there.", shard=name

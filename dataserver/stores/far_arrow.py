@@ -19,9 +19,10 @@ from dataserver.stores.arrow_stream import (
     refusal,
     stream_reader,
 )
+from dataserver.stores.columns import columns_of
 from dataserver.stores.far_block import FarBlock, Fetched
 from dataserver.stores.files import ByteSource, Span
-from dataserver.stores.schema import Column, columns_of
+from dataserver.stores.schema import Column
 
 # Read at once from the beginning: what stands before the first record batch is seldom more.
 _PEEK_BYTES = 1 << 16

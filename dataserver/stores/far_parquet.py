@@ -9,12 +9,20 @@ import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.arrow_input import open_pieces
+from dataserver.stores.columns import columns_of
 from dataserver.stores.far_block import FarBlock, Fetched, spans_over
 from dataserver.stores.files import ByteSource, Span
 from dataserver.stores.parquet_file import read_row_group
-from dataserver.stores.parquet_footer import TAIL_BYTES, ColumnChunk, column_chunks, footer_begin
+from dataserver.stores.parquet_footer import (
+    TAIL_BYTES,
+    TWO_FILES,
+    ColumnChunk,
+    column_chunks,
+    footer_begin,
+    holds_another_file,
+)
 from dataserver.stores.parsing import PARSE_ERRORS
-from dataserver.stores.schema import Column, columns_of
+from dataserver.stores.schema import Column
 
 # Read from the end to find the footer: it is longer in files of more than some hundred row groups only.
 _TAIL_READ = 1 << 16
@@ -60,8 +68,10 @@ class FarParquet:
             wanted = [(chunk.begin, chunk.end) for chunk in chunks if chunk.column in names]
             yield FarBlock(spans=spans_over(wanted) if rows else (), rows=rows)
 
-    def check_end(self, blocks: int) -> None:
-        """See `far_files.FarFile`. The footer was read first, and says it all."""
+    def check_end(self, blocks: int) -> None:  # noqa: ARG002
+        """See `far_files.FarFile`. The footer was read first, and says it all, if it is this file's."""
+        if holds_another_file(self._chunks, self.head[0][0], self._source.read):
+            raise self._refusal(TWO_FILES)
 
     def decode(self, block: int, pieces: Sequence[Fetched], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """See `far_files.FarFile`."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores.admission import MAX_TOKEN
+from dataserver.stores.columns import check_types
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.far_block import FarBlock
 from dataserver.stores.far_files import open_far_file
@@ -68,7 +69,9 @@ def read_footers(discovery: Discovery, *, store_path: str, loss_mask: LossMask, 
     with ThreadPoolExecutor(_READERS, thread_name_prefix="dataserver-footers") as pool:
         footers = list(pool.map(lambda path: _read_footer(discovery, path, loss_mask), discovery.paths))
     shards = tuple(each.shard for each in footers)
-    check_schemas(store_path, [ShardSchema(path=each.path, columns=each.columns) for each in shards], loss_mask)
+    schemas = [ShardSchema(path=each.path, columns=each.columns) for each in shards]
+    check_schemas(store_path, schemas, loss_mask)
+    check_types(schemas, loss_mask)
     names = {column.name for shard in shards for column in shard.columns}
     if names & set(IMAGE_COLUMNS):
         raise _eagerly(store_path, "how large images are is only known when all of them were seen")

@@ -5,15 +5,18 @@ column chunks in memory beside what is decoded, and gains nothing on a local dis
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataserver.errors import StoreRefusedError
+from dataserver.stores.columns import columns_of
 from dataserver.stores.files import ByteSource
+from dataserver.stores.parquet_footer import TAIL_BYTES, TWO_FILES, column_chunks, footer_begin, holds_another_file
 from dataserver.stores.parsing import PARSE_ERRORS
-from dataserver.stores.schema import Column, columns_of
+from dataserver.stores.schema import Column
 
 # A record batch under decoding: so many encoded bytes, within so many rows. The upper bound holds
 # where encoding hides how much comes out (a mask of ones is a few bytes for any number of them).
@@ -56,6 +59,16 @@ class ParquetFile:
             end = min(size, size * rows // max(1, self._metadata.num_rows))
             yield begin, end, self.read_block(group, begin, end, names)
             begin = end
+        self._check_alone()
+
+    def _check_alone(self) -> None:
+        """Refuse two files laid end to end. A footer that only Arrow can read is left to Arrow."""
+        size = self._source.size
+        with suppress(ValueError):
+            begin = footer_begin(self._source.read(max(0, size - TAIL_BYTES), size)[:], size)
+            groups = column_chunks(self._source.read(begin, size - TAIL_BYTES)[:], begin)
+            if holds_another_file(groups, begin, self._source.read):
+                raise StoreRefusedError(f"Shard '{self._name}': {TWO_FILES}.", shard=self._name)
 
     def read_block(self, block: int, begin: int, end: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """One row group, in record batches of bounded size."""

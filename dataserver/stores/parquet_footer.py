@@ -10,19 +10,25 @@ of Thrift's compact protocol that a footer consists of:
 Source: parquet.thrift of apache/parquet-format, and the compact protocol's specification.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dataserver.stores.files import Bytes
+
 TAIL_BYTES = 8
 _MAGIC = b"PAR1"
+_SEAM = 2 * _MAGIC
+_WINDOW_BYTES = 8 << 20
+
+TWO_FILES = "it is two Parquet files laid end to end: the rows of one would be lost. Write them as two shards"
 
 # Types of the compact protocol.
 _TRUE, _FALSE, _BYTE, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 12
 
 # Field ids of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
 _ROW_GROUPS = 4
-_COLUMNS = 1
+_COLUMNS, _ROWS = 1, 3
 _META_DATA = 3
 _PATH, _COMPRESSED_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 3, 7, 9, 11
 
@@ -56,9 +62,30 @@ def column_chunks(footer: bytes, size: int) -> tuple[tuple[ColumnChunk, ...], ..
     """
     try:
         groups = _Reader(footer).struct(0).get(_ROW_GROUPS, [])
-        return tuple(tuple(_chunk(column[_META_DATA], size) for column in group[_COLUMNS]) for group in groups)
+        return tuple(tuple(_chunk(column[_META_DATA], size) for column in _columns_of(group)) for group in groups)
     except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
         raise ValueError(f"its footer cannot be read ({type(error).__name__}: {error})") from error
+
+
+def holds_another_file(groups: Sequence[Sequence[ColumnChunk]], footer: int, read: Callable[[int, int], Bytes]) -> bool:
+    """Whether one Parquet file ends and another begins between the last chunk and the footer at byte `footer`.
+
+    As in two files laid end to end, of which the last one's footer tells, about the first one's bytes. `read` is asked
+    for what is there: page indexes and Bloom filters, in most files nothing.
+    """
+    at = max((chunk.end for group in groups for chunk in group), default=len(_MAGIC))
+    while at + len(_SEAM) <= footer:
+        end = min(at + _WINDOW_BYTES, footer)
+        if _SEAM in read(at, end)[:]:
+            return True
+        at = end - len(_SEAM) + 1
+    return False
+
+
+def _columns_of(group: dict[int, Any]) -> list[dict[int, Any]]:
+    """Of a group with rows: where one without has its chunks, writers do not agree."""
+    columns: list[dict[int, Any]] = group[_COLUMNS]
+    return columns if group[_ROWS] else []
 
 
 def _chunk(meta: dict[int, Any], size: int) -> ColumnChunk:

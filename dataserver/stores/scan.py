@@ -14,6 +14,7 @@ import numpy as np
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores import shard_results
+from dataserver.stores.columns import check_types
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.far_files import open_far_file
 from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
@@ -85,6 +86,7 @@ def _check_columns(shard_format: str, sources: list[ByteSource], store_path: str
         if (columns := _columns(shard_format, source, loss_mask)) is not None
     ]
     check_schemas(store_path, schemas, loss_mask)
+    check_types(schemas, loss_mask)
     return {name for schema in schemas for name in schema.names}
 
 

@@ -6,12 +6,8 @@ The rules of single rows are in `admission`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from dataserver.errors import StoreRefusedError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 INPUT_IDS = "input_ids"
 LOSS_MASK = "loss_mask"
@@ -49,10 +45,11 @@ class Admission(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its name and its Arrow type, as text."""
+    """A column: its name and its Arrow type, as text. `is_read`: False if it has a name of ours and no type for it."""
 
     name: str
     type: str
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +63,6 @@ class ShardSchema:
     def names(self) -> tuple[str, ...]:
         """Column names in file order."""
         return tuple(column.name for column in self.columns)
-
-
-def columns_of(schema: "pa.Schema") -> tuple[Column, ...]:
-    """The top-level columns of an Arrow schema."""
-    return tuple(Column(name=field.name, type=str(field.type)) for field in schema)
 
 
 def selected_columns(names: Sequence[str], loss_mask: LossMask) -> list[str]:
