@@ -9,6 +9,7 @@ names the copy's digest, and no other copy is read by it.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
 from dataserver.stores.index import Building, unseal, unwritable
 from dataserver.stores.local_files import LocalSource
 from dataserver.stores.manifest import Manifest, Shard
+from dataserver.stores.read_through import ReadThrough
 from dataserver.stores.schema import LossMask
 
 # Part of the name of every copy: tick it when other rows or other bytes come of the same file.
@@ -28,6 +30,10 @@ COPY_VERSION: Final = 2
 _ROWS: Final = "rows.arrow"
 _FACTS: Final = "copy.json"
 _CHUNK: Final = 1 << 20
+
+
+def _report_nothing(_: int) -> None:
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +97,7 @@ class JsonCopies:
             known = self._digests[path] = (stamp, _digest_of(self._files.open(path)))
         return known[1]
 
-    def open(self, path: str, done: Callable[[int], None] = lambda _: None) -> CopySource:
+    def open(self, path: str, done: Callable[[int], None] = _report_nothing) -> CopySource:
         """The copy of the file at `path`, made if need be; `done` is called with bytes of the file gone through.
 
         Raises `OSError`, `StoreRefusedError` for a file that breaks a rule, and `StoreDamagedError` where the copy that
@@ -99,13 +105,17 @@ class JsonCopies:
         """
         admitted = self._admitted.get(path)
         source = self._files.open(path)
+        if admitted is None and source.local_path is None and path not in self._digests:
+            # Fetched once, which costs more than making a copy that there may be already.
+            self._make(path, source, done)
+            done = _report_nothing
         digest = admitted.digest if admitted else self.digest_of(path)
         rows_path = self._directory(digest) / _ROWS
         facts = self._facts(digest)
         if facts is not None and self._is_whole(rows_path, facts):
             done(source.size)
         else:
-            facts = self._make(path, source, digest, done)
+            facts = self._make(path, source, done)
         if admitted and facts.digest != admitted.copy_digest:
             raise StoreDamagedError(
                 f"The Arrow copy of shard '{path}' in '{self.name}' was deleted, and comes out otherwise now than when "
@@ -114,16 +124,21 @@ class JsonCopies:
             )
         return CopySource(name=path, size=facts.size, local_path=rows_path, digest=facts.digest)
 
-    def _make(self, path: str, source: ByteSource, digest: str, done: Callable[[int], None]) -> _Facts:
+    def _make(self, path: str, source: ByteSource, done: Callable[[int], None]) -> _Facts:
         # Imported here: a warm open needs neither pyarrow nor a parser.
         from dataserver.stores.json_copy import write_copy  # noqa: PLC0415
 
+        stamp = self._files.stat(path)
         with Building(self._index) as building:
             rows_path = building.path / _ROWS
             try:
-                rows = write_copy(source, rows_path, self._loss_mask, lambda: self._rows_before(path), done)
+                with _read_ahead(source) as lines:
+                    rows = write_copy(lines, rows_path, self._loss_mask, lambda: self._rows_before(path), done)
+                    if isinstance(lines, ReadThrough):
+                        self._digests[path] = (stamp, lines.hexdigest())
             except OSError as error:
                 raise unwritable(self._index, error) from error
+            digest = self.digest_of(path)
             copied = LocalSource(name=path, size=rows_path.stat().st_size, local_path=rows_path)
             facts = _Facts(rows=rows, size=copied.size, digest=_digest_of(copied))
             building.write_json(_FACTS, asdict(facts))
@@ -160,6 +175,11 @@ class JsonCopies:
                 return False
             self._checked.add(stamp)
         return True
+
+
+def _read_ahead(source: ByteSource) -> AbstractContextManager[ByteSource]:
+    """A file that is far away is read ahead in large pieces, and hashed as it passes."""
+    return nullcontext(source) if source.local_path is not None else ReadThrough(source, _report_nothing)
 
 
 def _stamp_of(path: Path) -> tuple[Path, FileStamp]:
