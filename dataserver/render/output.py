@@ -1,7 +1,5 @@
 """What a job leaves: a store with its counts, whole or not there; and what jobs that never end leave behind."""
 
-import contextlib
-import fcntl
 import glob
 import json
 import logging
@@ -17,6 +15,7 @@ from typing import BinaryIO, Final
 from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render.part import PartReport
 from dataserver.render_options import OnError, RenderOptions
+from dataserver.storage.file_locks import lock_now
 from dataserver.stores.index import write_atomically
 
 log = logging.getLogger(__name__)
@@ -130,8 +129,7 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
 def _take(file: BinaryIO, path: Path, waiting: Callable[[], None] | None) -> None:
     told = False
     while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock_now(file):
             return
         if waiting is not None:
             waiting()

@@ -6,17 +6,17 @@ The bytes begin at 0, so they can be mapped. An entry is believed only if its si
 XXH3-128 of its bytes agree, each time it is opened: what a disk changed is never served.
 """
 
-import fcntl
 import json
 import mmap
 import os
 import struct
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
+
+from dataserver.storage.file_locks import lock_now
 
 Buffer = bytes | mmap.mmap
 
@@ -97,8 +97,7 @@ def read_entry(path: Path, key: CacheKey, digest: str | None) -> Buffer | None:
         return None
     try:
         # Not granted only while the entry is being removed, which does not harm who has it open.
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock_now(descriptor, shared=True)
         data = _checked(descriptor, key, digest)
         now = time.time_ns()
         os.utime(descriptor, ns=(now, now))

@@ -13,7 +13,6 @@ are swept by the next scan. Scans happen when a process first comes, when the co
 when room is made; making room frees a tenth of the limit, so that they are rare.
 """
 
-import fcntl
 import os
 import uuid
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from dataserver.storage.file_locks import lock, lock_now
 
 _UNKNOWN = -1
 _COUNT_BYTES = 8
@@ -67,7 +68,7 @@ class CacheSpace:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             count.bytes += size
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                lock(descriptor)
                 os.truncate(descriptor, size)
             except OSError:
                 os.close(descriptor)
@@ -127,7 +128,7 @@ class CacheSpace:
             folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._usage, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -182,10 +183,9 @@ def _removed(path: str) -> bool:
     except FileNotFoundError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_now(descriptor):
+            return False
         Path(path).unlink(missing_ok=True)
-    except BlockingIOError:
-        return False
     finally:
         os.close(descriptor)
     return True

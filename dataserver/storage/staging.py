@@ -10,7 +10,6 @@
 What was synced is told with its digest, so what a crash of the machine made of the rest is cut off.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from typing import BinaryIO, Self
 import xxhash
 
 from dataserver.errors import InvalidConfigError, StoreDamagedError, StoreRefusedError
+from dataserver.storage.file_locks import lock_now
 from dataserver.storage.objects import ObjectInfo
 
 # Beside the files of a pulled store: what they are. Hidden, so no reader of stores takes it for data.
@@ -55,12 +55,8 @@ class Staging:
         """Take the staging directory; returns what of `infos` is there already, and removes what is not of them."""
         self._files.mkdir(parents=True, exist_ok=True)
         self._lock = (self.root / "lock").open("ab")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidConfigError(
-                f"Another process is pulling into '{self._target}': wait for it, or end it."
-            ) from None
+        if not lock_now(self._lock):
+            raise InvalidConfigError(f"Another process is pulling into '{self._target}': wait for it, or end it.")
         wanted = {info.path: info for info in infos}
         done = {file.path: file for file in self._read_done() if self._is_whole(file, wanted.get(file.path))}
         for found in [path for path in self._files.rglob("*") if not path.is_dir()]:

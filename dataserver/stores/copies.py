@@ -19,6 +19,7 @@ import xxhash
 from dataserver.errors import StoreDamagedError
 from dataserver.stores.files import ByteSource, FileStamp, StoreFiles
 from dataserver.stores.index import Building, unseal, unwritable
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.local_files import LocalSource
 from dataserver.stores.manifest import Manifest, Shard
 from dataserver.stores.read_through import ReadThrough
@@ -174,6 +175,7 @@ class JsonCopies:
             if _digest_of(LocalSource(name=path.name, size=stat.st_size, local_path=path)) != facts.digest:
                 return False
             self._checked.add(stamp)
+        mark_used(path.parent)
         return True
 
 

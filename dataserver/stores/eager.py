@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.index import Building, write_atomically
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.manifest import INDEX_VERSION, Manifest
 from dataserver.stores.place import Place
 from dataserver.stores.progress import ReportBytes
@@ -66,10 +67,12 @@ def _open_tables(index: Path, discovery: Discovery, manifest: Manifest) -> Table
         return None
     directory = _tables_path(index, manifest)
     tables = Tables.open(directory, rows=manifest.rows, shards=len(manifest.shards), digests=manifest.array_digests)
-    if tables is None or not manifest.is_far:
-        return tables
-    fetch = FetchTables.open(directory, manifest)
-    return None if fetch is None else replace(tables, fetch=fetch)
+    if tables is not None and manifest.is_far:
+        fetch = FetchTables.open(directory, manifest)
+        tables = None if fetch is None else replace(tables, fetch=fetch)
+    if tables is not None:
+        mark_used(directory)
+    return tables
 
 
 def _tables_path(index: Path, manifest: Manifest) -> Path:

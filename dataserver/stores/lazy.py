@@ -10,6 +10,7 @@ from pathlib import Path
 from dataserver.stores.discovery import Discovery
 from dataserver.stores.footers import read_footers
 from dataserver.stores.index import Building, write_atomically
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.lazy_index import LazyIndex, lazy_path, open_lazy_index
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.place import Place
@@ -34,7 +35,11 @@ def admit_lazily(place: Place, discovery: Discovery) -> tuple[Manifest, LazyInde
 
 
 def _open(place: Place, manifest: Manifest) -> LazyIndex | None:
-    return open_lazy_index(lazy_path(place.index, manifest.fingerprint), manifest)
+    directory = lazy_path(place.index, manifest.fingerprint)
+    index = open_lazy_index(directory, manifest)
+    if index is not None:
+        mark_used(directory)
+    return index
 
 
 def _is_index_of(manifest: Manifest, directory: Path) -> bool:

@@ -18,6 +18,7 @@ from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_arrays import BlockArray, BlockArrays, reserve_arrays
 from dataserver.stores.index import Building
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.lazy_index import lazy_path
 from dataserver.stores.long_rows import prefix_targets, served_weights
 from dataserver.stores.manifest import WEIGHTS
@@ -204,6 +205,7 @@ def open_lazy_view(store: ViewedStore, touching: Touching, max_length: int, long
             reserve_arrays(building, layout)
             building.publish(directory, lambda path: BlockArrays.open(path, layout) is not None)
         prefixes = BlockArrays.open(directory, layout)
+    mark_used(directory)
     return LazyView(
         store=store,
         touching=touching,

@@ -12,6 +12,7 @@ from dataserver.errors import InvalidConfigError, StoreNotFoundError
 from dataserver.stores.discovery import Discovery, discover
 from dataserver.stores.files import FileStamp
 from dataserver.stores.index import write_atomically
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.local_files import local_digest
 from dataserver.stores.manifest import INDEX_VERSION, Manifest
 from dataserver.stores.remote_files import discover_url
@@ -51,6 +52,7 @@ class Place:
         stamps = [discovery.files.stat(shard.path) for shard in manifest.shards]
         if any(stamp != shard.stamp for stamp, shard in zip(stamps, manifest.shards, strict=True)):
             return None
+        mark_used(self.manifest_path)
         return self._with_times(manifest, stamps, discovery)
 
     def _with_times(self, manifest: Manifest, stamps: Sequence[FileStamp], discovery: Discovery) -> Manifest | None:

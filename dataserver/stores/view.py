@@ -18,6 +18,7 @@ from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.index import Building, map_array, unseal
+from dataserver.stores.index_use import mark_used
 from dataserver.stores.manifest import INDEX_VERSION
 from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, WEIGHTS, Figures, select
 from dataserver.stores.served import ServedRows, ViewedStore
@@ -184,6 +185,7 @@ def open_view(
             select(building, tables, shard_rows, max_length, long_rows)
             building.publish(directory)
         view = _load(directory, store, tables, shard_rows, max_length=max_length, long_rows=long_rows)
+    mark_used(directory)
     return view
 
 

@@ -141,6 +141,17 @@ def test_a_huge_neighbouring_chunk_does_not_overflow_offsets():
     assert column.lengths.sum() * 2 > 2**31
 
 
+def test_a_small_row_beside_a_huge_chunk_is_read_where_joining_the_chunks_overflows():
+    size = 2**31 - 10
+    chunks = [pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count)) for count in (size, 20)]
+    rows = pa.table({"input_ids": pa.chunked_array(chunks)})
+    with pytest.raises(pa.ArrowInvalid, match="overflow"):
+        rows.combine_chunks()
+    found = [ragged(batch.column(0), shard="s", column="input_ids") for batch in rows.to_batches()]
+    assert [column.lengths.tolist() for column in found] == [[size], [20]]
+    assert len(found[1].flat()[0]) == 20
+
+
 def test_buffers_outside_of_the_map_are_not_placed():
     array = pa.array(ROWS, pa.list_(pa.int32()))
     assert place(array, MappedFile(address=array.buffers()[1].address + 1, size=1 << 40)) is None
