@@ -159,5 +159,9 @@ def describe_config(config: ServerConfig) -> list[str]:
 
 
 def hide_password(url: str) -> str:
-    """`url` with `***` in place of a password."""
-    return re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", url)
+    """`url` with `***` in place of a password, before the host or in the query."""
+    return re.sub(r"(://[^/@:]*):.*@|([?&]\w*password=)[^&]*", lambda found: _masked(*found.groups()), url)
+
+
+def _masked(before_host: str | None, in_query: str | None) -> str:
+    return f"{in_query}***" if in_query else f"{before_host}:***@"

@@ -29,6 +29,7 @@ Resume = Literal["auto", "none"] | Path
 
 RECORD_FILE: Final = "trainer.json"
 FORMAT: Final = 1
+_REMOVED: Final = ".removed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,10 @@ class Checkpoints:
     def unfinished(self, run_uid: str) -> list[Path]:
         """What the run is writing, or left when it crashed."""
         return list(self.directory.glob(f".step-*-attempt-*.{run_uid}.tmp"))
+
+    def discarded(self) -> list[Path]:
+        """What was to be removed and is still there."""
+        return list(self.directory.glob(f".step-*-attempt-*{_REMOVED}"))
 
     def complete(self) -> list[Checkpoint]:
         """All complete checkpoints, the newest last; raises `CheckpointError` when one cannot be read."""
@@ -180,12 +185,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def discard(path: Path) -> None:
-    """Remove a checkpoint so that it is never seen half removed."""
+    """Remove a checkpoint so that it is never seen half removed.
+
+    What cannot be deleted, as a file that somebody has open on NFS, stays under another name. Raises `OSError`.
+    """
     if path.exists():
-        trash = path.with_name(f".{path.name}.removed")
+        trash = path.with_name(f".{path.name}{_REMOVED}")
         shutil.rmtree(trash, ignore_errors=True)
         path.rename(trash)
-        shutil.rmtree(trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def _check_order(checkpoint: Checkpoint, lineage: Lineage) -> None:

@@ -8,7 +8,13 @@ from typing import Final
 
 from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
-from dataserver.errors import InvalidConfigError, UnavailableError, WaitExpiredError
+from dataserver.errors import (
+    AttemptAliveError,
+    InvalidConfigError,
+    PreconditionError,
+    UnavailableError,
+    WaitExpiredError,
+)
 from dataserver.eval_spec import EvalSpec
 from dataserver.weight_sync import WeightSync
 from trainer.checkpoint import Lineage
@@ -49,6 +55,7 @@ class ServerFeed:
         self._config = endpoint.config
         self._client = endpoint.connect(self._config.patience_s)
         self._wait_alive_s = self._config.wait_alive_s
+        self._chosen_after = 0
         self._committer = endpoint.connect(COMMIT_PATIENCE_S)
 
     def await_stores(self, names: Iterable[str]) -> None:
@@ -61,6 +68,7 @@ class ServerFeed:
         run = self._client.create_run(self._run.name, self._run.spec(vocab_size))
         if wait_alive:
             run = self._after_predecessor(run)
+        self._chosen_after = _attempt_number(run)
         attempt, base_step = self._last_base(run)
         stages = tuple(stage.order_fingerprint for stage in run.stages)
         return Lineage(run=run.name, run_uid=run.uid, order_fingerprints=stages, attempt=attempt, base_step=base_step)
@@ -68,8 +76,17 @@ class ServerFeed:
     def begin(
         self, *, resume: Cursor | None, world_size: int, dp_world_size: int, holder: str, take_over: bool
     ) -> AttemptInfo:
-        """Begin an attempt, waiting for one that is alive to end as long as `create_run` left of `wait_alive_s`."""
-        return self._client.begin_attempt(
+        """Begin an attempt, waiting for one that is alive to end as long as `create_run` left of `wait_alive_s`.
+
+        Raises `PreconditionError` when another attempt began since `create_run`: what was chosen then is older.
+        """
+        newest = _attempt_number(self._client.get_run(self._run.name))
+        if newest != self._chosen_after:
+            raise PreconditionError(
+                f"run {self._run.name!r}: attempt {newest} began after this job had chosen what to go on from; going "
+                "on would undo its steps; start again, to choose anew"
+            )
+        attempt = self._client.begin_attempt(
             self._run.name,
             resume=resume is not None,
             cursor=resume,
@@ -80,6 +97,8 @@ class ServerFeed:
             take_over=take_over,
             wait_alive_s=self._wait_alive_s,
         )
+        self._chosen_after = attempt.number
+        return attempt
 
     def open(
         self, *, attempt: AttemptInfo, world_rank: int, dp_rank: int, next_step: int, takes_offers: bool = False
@@ -125,13 +144,17 @@ class ServerFeed:
         self._committer.close()
 
     def _after_predecessor(self, run: RunInfo) -> RunInfo:
-        """The run as it stands when its attempt has ended, or `wait_alive_s` is over."""
+        """The run as it stands when its attempt has ended; raises `AttemptAliveError` when `wait_alive_s` is over."""
         begin = time.monotonic()
         told = None
         while (attempt := run.attempt) is not None and attempt.lease_expire_time > run.read_time:
             left = self._wait_alive_s - (time.monotonic() - begin)
             if left <= 0:
-                break
+                raise AttemptAliveError(
+                    f"run {run.name!r}: attempt {attempt.number} is still alive after {self._wait_alive_s:g} s, "
+                    f"{attempt.holder!r} holds it; end it, wait longer (data.wait_alive_s), or --take-over",
+                    attempt=attempt.number,
+                )
             if told != attempt.attempt_id:
                 told = attempt.attempt_id
                 log.warning(
@@ -150,3 +173,8 @@ class ServerFeed:
             return run.attempt.number, run.attempt.base.step
         rewinds = [event for event in self._client.list_run_events(run.name) if event.kind == "rewound"]
         return (rewinds[-1].attempt, rewinds[-1].step) if rewinds else (0, 0)
+
+
+def _attempt_number(run: RunInfo) -> int:
+    """Of the run's current attempt; 0 where there is none."""
+    return 0 if run.attempt is None else run.attempt.number

@@ -28,7 +28,7 @@ class Retention:
         self._unreadable: set[Path] = set()
 
     def prune(self) -> list[Path]:
-        """Remove the run's checkpoints that no rule keeps; returns them. The newest is always kept."""
+        """Remove the run's checkpoints that no rule keeps; returns them. The newest always stays. Never fails a job."""
         ours = sorted(self._ours(), key=by_step)
         by_age = sorted(ours, key=lambda checkpoint: (checkpoint.record.attempt, checkpoint.record.step))
         newest = {checkpoint.path for checkpoint in [*by_age[-self._keep_last :], *ours[-self._keep_last :]]}
@@ -38,11 +38,16 @@ class Retention:
             if checkpoint.path not in newest and not self._kept_for_good(checkpoint.record)
         ]
         for path in removed:
-            discard(path)
+            try:
+                discard(path)
+            except OSError as error:
+                log.warning("%s is of no use any more and could not be removed: %s", path, error)
         return removed
 
     def sweep(self, attempt: int) -> None:
-        """Remove what the run's attempts below `attempt` left unfinished."""
+        """Remove what the run's attempts below `attempt` left unfinished, and what any run left half removed."""
+        for discarded in self._checkpoints.discarded():
+            shutil.rmtree(discarded, ignore_errors=True)
         for temporary in self._checkpoints.unfinished(self._run_uid):
             number = temporary.name.split(".")[1].rpartition("-")[2]
             if number.isdecimal() and int(number) < attempt:

@@ -172,5 +172,6 @@ class Receiver:
             self.inbox.put(response)
 
     def _handle_offer(self, offer: Offer) -> None:
+        self._uplink.offered(offer.number)
         if self._sequence.admit_offer(offer):
             self.inbox.put(offer)

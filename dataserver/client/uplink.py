@@ -39,7 +39,7 @@ class Uplink:
         self._outstanding = 0
         self._buffered = 0
         self._acked: int | None = None
-        self._acked_offer = 0
+        self._acked_offer = self._seen_offer = 0
 
     def connect(self, next_step: int, begin: Cursor | None) -> Iterator[_Request]:
         """The requests of a new connection: an open, the last ack again, then what comes.
@@ -53,6 +53,7 @@ class Uplink:
             self._outstanding = max(1, self._credits - self._buffered)
             opened = batch_service_pb2.Open(credits=self._outstanding)
             opened.MergeFrom(self._open)
+            self._seen_offer = self._acked_offer
             if opened.purpose == batch_service_pb2.PURPOSE_TRAIN:
                 opened.MergeFrom(built(batch_service_pb2.Open, next_step=next_step, acked_offer=self._acked_offer))
             elif begin is not None:
@@ -101,15 +102,24 @@ class Uplink:
             if self._requests is not None:
                 self._requests.put(self._ack())
 
+    def offered(self, number: int) -> None:
+        """An offer arrived, for the first time or again."""
+        with self._lock:
+            self._seen_offer = max(number, self._seen_offer)
+            if self._requests is not None and number and self._acked_offer >= number:
+                self._requests.put(self._ack())
+
     def ack_offer(self, number: int) -> None:
         """Say that the rank is done with an offer, now and after every reconnect."""
         with self._lock:
             self._acked_offer = max(number, self._acked_offer)
-            if self._requests is not None:
+            if self._requests is not None and self._seen_offer >= number:
                 self._requests.put(self._ack())
 
     def _ack(self) -> _Request:
-        return _Request(ack=batch_service_pb2.Ack(step=self._acked or 0, offer=self._acked_offer))
+        """A server refuses acks of what it did not send: an offer is acknowledged once this connection brought it."""
+        offer = min(self._acked_offer, self._seen_offer)
+        return _Request(ack=batch_service_pb2.Ack(step=self._acked or 0, offer=offer))
 
     def _grant(self) -> None:
         room = self._credits - self._outstanding - self._buffered

@@ -113,14 +113,19 @@ def _open_postgres(url: URL, what: str) -> Database:
         connect_args={
             "connect_timeout": CONNECT_TIMEOUT_S,
             "options": f"-c synchronous_commit=on -c lock_timeout={int(BUSY_TIMEOUT_S * 1000)}",
-            "keepalives_idle": 30,
+            # A host that is gone without a word is noticed while those who wait for it are still patient.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 25_000,
         },
         pool_size=POOL_SIZE,
         pool_pre_ping=True,
         isolation_level="READ COMMITTED",
     )
     event.listen(engine, "begin", _begin_postgres)
-    return Database(engine, what, url.render_as_string(hide_password=True), _postgres_clock)
+    # The query may hold a password too.
+    return Database(engine, what, url.set(query={}).render_as_string(hide_password=True), _postgres_clock)
 
 
 def _begin_postgres(connection: Connection) -> None:

@@ -36,6 +36,6 @@ class Acks(Generic[T]):
                 return await self._record(steps)
             except (PreconditionError, RunNotFoundError):
                 raise
-            except Exception:
+            except BaseException:  # a cancelled flush too: after the last step nobody says it again
                 self._steps = steps | self._steps
                 raise

@@ -122,12 +122,8 @@ class AttemptSupply:
         self._live.acknowledge(self._opening.world_rank, step, offer)
 
     async def release(self) -> None:
-        """Leave the rank's seat."""
+        """Leave the rank's seat, to the end even if this is cancelled."""
         await self._registry.release(self._live, self._opening.world_rank, self._session)
-
-    def release_soon(self) -> None:
-        """Leave the rank's seat in the background."""
-        self._registry.release_soon(self._live, self._opening.world_rank, self._session)
 
     async def _conclude(self, step: int, end: EndOfRun) -> Ready:
         """An offer, the end, or why neither is there yet."""

@@ -180,8 +180,3 @@ class HeldOutSupply:
         """Leave."""
         self._registry.unseat_reader(self._session)
         self._reading.leave(self._opening.dp_rank)
-
-    def release_soon(self) -> None:
-        """Leave."""
-        self._registry.unseat_reader(self._session)
-        self._reading.leave(self._opening.dp_rank)

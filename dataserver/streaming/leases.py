@@ -86,11 +86,12 @@ class Leases:
             else:
                 return
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Do `work` in the background, until `stop`."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     async def stop(self) -> None:
         """Stop everything. Idempotent."""

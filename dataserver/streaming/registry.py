@@ -7,6 +7,7 @@ which frees the rank with its last one; except while this server drains: then th
 rank turns to next. A close that does not get through costs one lease: what nobody renews lapses.
 """
 
+import asyncio
 import logging
 import secrets
 from typing import Protocol
@@ -83,22 +84,8 @@ class Registry:
         return live
 
     async def release(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
-        """Count a stream that `open` let in out again, here and in the ledger."""
-        stream_id = self._stream_ids.pop(session)
-        try:
-            await self._let_go(live, stream_id)
-        finally:
-            key = (live.run_uid, live.attempt.attempt_id, world_rank)
-            if self._sessions.get(key) is session:
-                del self._sessions[key]
-                live.local_ranks.pop(world_rank, None)
-            if not live.local_ranks and self._live.get(key[:2]) is live:
-                del self._live[key[:2]]
-                live.close()
-
-    def release_soon(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
-        """`release` in the background, for a stream that was cancelled and may not wait."""
-        self._leases.spawn(self.release(live, world_rank, session))
+        """Count a stream that `open` let in out again, here and in the ledger; to the end even if this is cancelled."""
+        await asyncio.shield(self._leases.spawn(self._release(live, world_rank, session)))
 
     def seat_reader(self, session: Session) -> None:
         """Take in a stream of no attempt, which ends only with this server."""
@@ -174,3 +161,16 @@ class Registry:
         except UnavailableError as error:
             log.warning("telling the ledger that a stream is gone is tried again: %s", error.message)
             self._leases.spawn(self._leases.persist(tell))
+
+    async def _release(self, live: LiveAttempt, world_rank: int, session: Session) -> None:
+        stream_id = self._stream_ids.pop(session)
+        try:
+            await self._let_go(live, stream_id)
+        finally:
+            key = (live.run_uid, live.attempt.attempt_id, world_rank)
+            if self._sessions.get(key) is session:
+                del self._sessions[key]
+                live.local_ranks.pop(world_rank, None)
+            if not live.local_ranks and self._live.get(key[:2]) is live:
+                del self._live[key[:2]]
+                live.close()

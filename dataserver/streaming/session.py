@@ -73,16 +73,9 @@ class StreamSession:
         try:
             with self._metrics.open_streams.track_inprogress():
                 await self._exchange(supply)
-        except asyncio.CancelledError:
-            supply.release_soon()
-            raise
-        except BaseException:
-            await supply.release()
-            raise
-        else:
-            await supply.release()
         finally:
             log.info("%s: %s's stream is over, begun was step %d", supply.name, supply.rank, supply.step)
+            await supply.release()
 
     async def _read_opening(self) -> Opening | EvalOpening:
         try:
@@ -187,6 +180,7 @@ class StreamSession:
         finally:
             for task in ahead:
                 task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
 
     async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, round_index: int) -> bytes:
         return await supply.fetches.encode(

@@ -82,7 +82,4 @@ class Supply(Protocol):
         """
 
     async def release(self) -> None:
-        """Let go of what the stream held."""
-
-    def release_soon(self) -> None:
-        """`release` in the background, for a stream that was cancelled and may not wait."""
+        """Let go of what the stream held. Once begun it goes on, also when who waits for it is cancelled."""

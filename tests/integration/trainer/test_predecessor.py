@@ -11,8 +11,8 @@ import pytest
 from trainerlab.jobs import RUN, job_config
 from trainerlab.serving import write_numbered_store
 
-from dataserver.client import StepStream
-from dataserver.errors import AttemptAliveError
+from dataserver.client import DataClient, StepStream
+from dataserver.errors import AttemptAliveError, PreconditionError
 from dataserver.testing import RunningServer, running_server
 from trainer import data
 from trainer.checkpoint import Checkpoints, Record
@@ -111,15 +111,31 @@ def test_the_checkpoint_is_chosen_after_the_attempt_before_has_ended(
     second.close()
 
 
-def test_a_wait_that_is_over_is_not_begun_again(tmp_path: Path, server: RunningServer, watcher: Watcher) -> None:
+def test_a_wait_that_is_over_ends_the_job(tmp_path: Path, server: RunningServer, watcher: Watcher) -> None:
     first = Life(server.endpoint, config_of(tmp_path, DEADLINE_S))
     second = feed_of(server.endpoint, config_of(tmp_path, 0.2))
-    second.create_run(96, wait_alive=True)
-    assert watcher.told.is_set()
     with pytest.raises(AttemptAliveError, match="'first' holds it"):
-        begin(second, "second")
+        second.create_run(96, wait_alive=True)
+    assert watcher.told.is_set()
     second.close()
     first.end()
+
+
+def test_what_was_chosen_before_another_attempt_began_undoes_none_of_its_steps(
+    tmp_path: Path, server: RunningServer
+) -> None:
+    config = config_of(tmp_path, DEADLINE_S)
+    late = feed_of(server.endpoint, config)
+    start = choose_start(config, late, Checkpoints(config.checkpoint.dir), "auto", take_over=False)
+    first = Life(server.endpoint, config)
+    first.take_a_step()
+    first.end()
+    assert start.checkpoint is None
+    with pytest.raises(PreconditionError, match="attempt 1 began after this job had chosen"):
+        begin(late, "late")
+    with DataClient(server.endpoint) as client:
+        assert client.get_run(config.run.name).attempt.number == 1
+    late.close()
 
 
 def test_who_takes_over_does_not_wait(tmp_path: Path, server: RunningServer, watcher: Watcher) -> None:

@@ -108,3 +108,29 @@ def test_acks_are_cumulative_and_repeated_by_a_new_connection():
     requests = uplink.connect(5, None)
     assert next(requests).HasField("open")
     assert next(requests).ack.step == 4
+
+
+def acked_offers(requests):
+    found = []
+    while not requests.empty():
+        request = requests.get()
+        if request is not None and request.HasField("ack"):
+            found.append(request.ack.offer)
+    return found
+
+
+def test_an_offer_is_acknowledged_once_the_connection_has_brought_it():
+    uplink = Uplink(opened=OPENED, credits=4)
+    uplink.connect(9, None)
+    uplink.offered(2)
+    uplink.disconnect()
+    opened = next(uplink.connect(9, None)).open
+    assert opened.acked_offer == 0
+    # The rank ends its transfer while the new connection opens: its server would refuse what it has not sent.
+    uplink.ack_offer(2)
+    uplink.ack(8)
+    assert acked_offers(uplink._requests) == [0]
+    uplink.offered(2)
+    assert acked_offers(uplink._requests) == [2]
+    uplink.disconnect()
+    assert next(uplink.connect(9, None)).open.acked_offer == 2

@@ -94,6 +94,11 @@ def test_every_setting_is_shown_but_no_password() -> None:
         ("sqlite:///a:b@c.db", "sqlite:///a:b@c.db"),
         ("postgresql+psycopg://host/db", "postgresql+psycopg://host/db"),
         ("postgresql://u:p@ss@host/db", "postgresql://u:***@host/db"),
+        ("postgresql://u:p/w@host/db", "postgresql://u:***@host/db"),
+        (
+            "postgresql://host/db?user=u&password=p/w&sslmode=require",
+            "postgresql://host/db?user=u&password=***&sslmode=require",
+        ),
     ],
 )
 def test_only_a_password_is_hidden(url: str, shown: str) -> None:

@@ -72,3 +72,28 @@ async def test_acks_of_an_attempt_that_is_over_are_dropped() -> None:
     with pytest.raises(PreconditionError):
         await acks.flush()
     assert not acks.waiting
+
+
+async def test_acks_of_a_flush_that_was_cancelled_are_told_by_the_next() -> None:
+    told: list[dict[int, int]] = []
+    reached = asyncio.Event()
+
+    async def record(acks: Mapping[int, int]) -> None:
+        told.append(dict(acks))
+        if len(told) == 1:
+            reached.set()
+            await asyncio.get_running_loop().create_future()
+
+    acks = Acks(record)
+    acks.add(0, 7)
+    acks.add(1, 7)
+    flushing = asyncio.create_task(acks.flush())
+    await reached.wait()
+    acks.add(1, 8)
+    flushing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await flushing
+    assert acks.waiting
+    await acks.flush()
+    assert told[1:] == [{0: 7, 1: 8}]
+    assert not acks.waiting

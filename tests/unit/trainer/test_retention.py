@@ -64,6 +64,26 @@ def test_only_what_earlier_attempts_left_unfinished_is_swept(tmp_path: Path) -> 
     assert theirs.exists()
 
 
+def test_what_cannot_be_removed_ends_no_training_and_goes_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    older, newest = write(checkpoints, record(5), record(10))
+    retention = Retention(checkpoints, "u1")
+    with monkeypatch.context() as patch:
+        # As where a file that somebody reads cannot be deleted.
+        patch.setattr("os.unlink", refuse)
+        assert retention.prune() == [older]
+    assert steps(checkpoints) == [(10, 1)]
+    assert [path.name for path in tmp_path.glob(".*")] == [f".{older.name}.removed"]
+    retention.sweep(1)
+    assert list(tmp_path.iterdir()) == [newest]
+
+
+def refuse(*_args: object, **_kwargs: object) -> None:
+    raise OSError(16, "Device or resource busy")
+
+
 def test_what_cannot_be_read_is_left_and_named_once_but_never_chosen_past(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
