@@ -1,5 +1,6 @@
 """Real servers in real processes, which can be killed."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,11 @@ class ServerProcess:
         self._arguments = arguments
         self.ledger = f"sqlite:///{directory / 'ledger.db'}"
         self._log = (directory / "server.log").open("a")
-        self.endpoint = "127.0.0.1:0"
+        # Nobody else gets the port while the server is away: it is bound, and the server reuses it.
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._kept.bind(("127.0.0.1", 0))
+        self.endpoint = f"127.0.0.1:{self._kept.getsockname()[1]}"
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> "ServerProcess":
@@ -30,7 +35,6 @@ class ServerProcess:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("listening on "):
-                self.endpoint = line.split()[-1]
                 return self
         raise AssertionError(f"the server did not start: {self._process.wait()}; see {self._log.name}")
 
@@ -46,6 +50,7 @@ class ServerProcess:
 
     def close(self) -> None:
         self.kill()
+        self._kept.close()
         self._log.close()
 
 
