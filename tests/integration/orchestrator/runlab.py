@@ -76,7 +76,7 @@ def orchestrator_config(folder: Path, engines: dict[str, str], **fields: Any) ->
         {
             "run": {"name": RUN},
             "engines": [{"name": name, "url": url} for name, url in engines.items()],
-            "pool": {"health_every_s": 0.1, "lease_s": 5},
+            "pool": {"health_every_s": 0.1, "lease_s": 30},
             "serve": {"listen": "127.0.0.1:0", "metrics_listen": ""},
             "evals": [evals],
             "results": {"database": f"sqlite:///{folder}/evals.db"},

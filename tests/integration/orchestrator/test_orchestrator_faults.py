@@ -41,9 +41,9 @@ def engine(tmp_path: Path) -> Iterator[FakeEngineProcess]:
     assert engine.events("stale") == []
 
 
-def config_of(folder: Path, engine: FakeEngineProcess) -> OrchestratorConfig:
+def config_of(folder: Path, engine: FakeEngineProcess, **fields: Any) -> OrchestratorConfig:
     """Evals here score by themselves."""
-    plain = orchestrator_config(folder, {"one": engine.url})
+    plain = orchestrator_config(folder, {"one": engine.url}, **fields)
     evals = [{"scorer": {"kind": "exact"}} | plain.evals[0].model_dump(mode="json", exclude={"scorer", "environment"})]
     engines: list[dict[str, Any]] = [{"name": "one", "url": engine.url, "restart": engine.restart_command}]
     return OrchestratorConfig.model_validate(
@@ -132,7 +132,8 @@ def test_weights_of_another_shape_are_refused_before_an_engine_is_touched(
 def test_an_orchestrator_that_is_killed_in_a_sync_leaves_training_in_peace_and_its_successor_goes_on(
     server: RunningServer, engine: FakeEngineProcess, tmp_path: Path, phase: str
 ) -> None:
-    config = config_of(tmp_path, engine)
+    # So long the second one waits.
+    config = config_of(tmp_path, engine, pool={"health_every_s": 0.1, "lease_s": 5})
     orchestrators = [OrchestratorProcess(tmp_path, config, server.endpoint)]
 
     def during(now: str, version: int) -> None:
