@@ -122,7 +122,7 @@ def test_clients_of_others_are_told_when_to_ask_again(rendering):
 def test_who_has_no_patience_hears_that_nothing_moved(rendering):
     server, _, _ = rendering
     with (
-        DataClient(server.endpoint, patience_s=0.2) as hasty,
+        DataClient(server.endpoint, patience_s=3.0) as hasty,
         pytest.raises(UnavailableError, match=r"nothing moved for .* store 'chat' is being rendered: 30%"),
     ):
         hasty.create_run("run", spec_of("chat"))
