@@ -237,7 +237,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    "examples", [pytest.param(25), pytest.param(400, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "examples", [pytest.param(10), pytest.param(400, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
 )
 def test_the_ledger_does_what_the_reference_does(database, examples):
     machine = type("Machine", (LedgerMachine,), {"database": database})
