@@ -6,7 +6,7 @@ from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import ForeignCursorError, InvalidRequestError, PlanMismatchError
 from dataserver.planning.cut import MAX_PLANNED_SAMPLES
 from dataserver.planning.fingerprint import PLANNER_VERSION, differing_fields
-from dataserver.planning.stages import PlannedStage, earliest_first_step
+from dataserver.planning.stages import PlannedStage, refuse_passed_stage
 from dataserver.run_spec import MAX_COUNT, MAX_MICRO_BATCH_TOKENS, PackingPolicy
 from dataserver.sampling.order import Place, SampleOrder
 
@@ -36,12 +36,7 @@ def check_cursor(cursor: Cursor, stages: Sequence[PlannedStage]) -> None:
     _check_source_positions(cursor, stage.order)
     if cursor.window is not None:
         _check_window(cursor.window, cursor.step)
-    if cursor.stage + 1 < len(stages) and earliest_first_step(cursor) > stages[cursor.stage + 1].first_step:
-        raise InvalidRequestError(
-            f"the cursor of step {cursor.step} stands in stage {cursor.stage}{' inside a window' * bool(cursor.window)}"
-            f", but stage {cursor.stage + 1} of the run begins at step {stages[cursor.stage + 1].first_step}: "
-            "the checkpoint was made before that stage was appended; resume from an earlier one"
-        )
+    refuse_passed_stage(cursor, [stage.first_step for stage in stages])
 
 
 def _check_source_positions(cursor: Cursor, order: SampleOrder) -> None:

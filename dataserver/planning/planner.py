@@ -95,9 +95,9 @@ class Planner:
     def check(self, cursor: Cursor) -> None:
         """Return if a step of this run can begin at `cursor`.
 
-        Raises `ForeignCursorError` for a cursor of another order, `PlanMismatchError` inside a
-        window that another planner version dealt, `InvalidRequestError` for a position that no
-        step can end at, and for one beyond the end of its stage.
+        Raises `ForeignCursorError` for a cursor of another order and for one beyond the end of its stage,
+        `PlanMismatchError` inside a window that another planner version dealt, `InvalidRequestError` for a position
+        that no step can end at.
         """
         check_cursor(cursor, self._stages)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dataserver.cursor import Cursor
-from dataserver.errors import InvalidSpecError
+from dataserver.errors import ForeignCursorError, InvalidSpecError
 from dataserver.planning.plan import SampleTable
 from dataserver.run_spec import MAX_COUNT, OrderSpec
 from dataserver.sampling.order import Place, SampleOrder
@@ -63,6 +63,19 @@ def earliest_first_step(cursor: Cursor) -> int:
     """
     window = cursor.window
     return cursor.step + 1 + (window.steps - window.steps_done if window else 0)
+
+
+def refuse_passed_stage(cursor: Cursor, first_steps: Sequence[int]) -> None:
+    """Raise `ForeignCursorError` when the stage that follows the cursor's began at a step before the cursor's next."""
+    later = first_steps[cursor.stage + 1 :]
+    if later and earliest_first_step(cursor) > later[0]:
+        inside = " inside a window" if cursor.window else ""
+        raise ForeignCursorError(
+            f"the cursor of step {cursor.step} stands in stage {cursor.stage}{inside}, but stage {cursor.stage + 1} of "
+            f"the run begins with step {later[0]}: the checkpoint was made before that stage was appended; resume from "
+            "an earlier one",
+            fields="stages",
+        )
 
 
 def stage_of_step(first_steps: Sequence[int], step: int) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataserver.cursor import Cursor
 from dataserver.errors import ForeignCursorError, VersionNotFoundError
 from dataserver.ledger.records import RunRow
+from dataserver.planning import stages
 from dataserver.planning.fingerprint import differing_fields
-from dataserver.planning.stages import earliest_first_step
 
 
 def refuse_foreign_cursor(run: RunRow, cursor: Cursor) -> None:
@@ -40,15 +40,7 @@ def refuse_passed_stage(run: RunRow, cursor: Cursor) -> None:
 
     Else a checkpoint of a branch that was left goes on in an order that these steps no longer have: no server can plan.
     """
-    later = run.first_steps[cursor.stage + 1 :]
-    if later and earliest_first_step(cursor) > later[0]:
-        inside = " inside a window" if cursor.window else ""
-        raise ForeignCursorError(
-            f"the cursor of step {cursor.step} stands in stage {cursor.stage}{inside}, but stage {cursor.stage + 1} of "
-            f"run {run.name!r} begins with step {later[0]}: the checkpoint was made before that stage was appended; "
-            "resume from an earlier one",
-            fields="stages",
-        )
+    stages.refuse_passed_stage(cursor, run.first_steps)
 
 
 def cursor_by_version(run: RunRow, version: int, known: Cursor | None, nearest: Sequence[int]) -> Cursor:

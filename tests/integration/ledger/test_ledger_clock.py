@@ -47,6 +47,17 @@ def test_the_clock_goes_on_while_the_host_sleeps(tmp_path: Path, monkeypatch: py
         assert now(database) >= before + 500
 
 
+def test_where_the_kernel_names_no_boot_a_process_keeps_its_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    monkeypatch.setattr(boot_clock, "BOOT_ID", tmp_path / "hidden")
+    with opened(tmp_path) as database:
+        before = now(database)
+        monkeypatch.setattr(time, "time", lambda: real() - 7200)
+        assert before <= now(database) < before + 120
+
+
 def test_after_a_boot_the_time_is_the_hosts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
     with opened(tmp_path) as database:

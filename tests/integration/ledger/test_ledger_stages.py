@@ -167,7 +167,7 @@ def test_a_checkpoint_of_a_branch_that_passed_the_stage_by_is_refused(story) -> 
     story.seal_up_to(1, 6)
     story.ledger.rewind_run("run", 2)
     amend(story, 4)
-    with pytest.raises(ForeignCursorError, match="stage 1 of run 'run' begins with step 4"):
+    with pytest.raises(ForeignCursorError, match="stage 1 of the run begins with step 4"):
         story.begin(story.cursor(6))
     window = Window(steps=3, steps_done=1, samples=8, deal=DEAL)
     with pytest.raises(ForeignCursorError, match="inside a window"):

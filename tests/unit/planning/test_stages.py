@@ -95,14 +95,14 @@ def test_a_run_resumed_at_any_step_goes_on_as_if_nothing_had_happened(stages, st
 
 def test_a_checkpoint_from_beyond_the_end_of_its_stage_is_refused(stages):
     cursor = follow(Planner(stages[:1]), BATCH, 8)[-1].end
-    with pytest.raises(InvalidRequestError, match="step 8 stands in stage 0, but stage 1 of the run begins at step 8"):
+    with pytest.raises(ForeignCursorError, match="step 8 stands in stage 0, but stage 1 of the run begins with step 8"):
         Planner(stages).check(cursor)
 
 
 def test_a_checkpoint_inside_a_window_that_a_stage_would_cut_is_refused(stages):
     cursor = follow(Planner(stages[:1]), WINDOWS, 5)[-1].end
     assert earliest_first_step(cursor) == 9
-    with pytest.raises(InvalidRequestError, match="stage 0 inside a window, but stage 1 of the run begins at step 8"):
+    with pytest.raises(ForeignCursorError, match="stage 0 inside a window, but stage 1 of the run begins with step 8"):
         Planner(stages).check(cursor)
 
 
