@@ -1,13 +1,9 @@
-"""One rank's micro-batch of one round, joined from slices of the stores into the buffers that go on the wire."""
-
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+"""One rank's micro-batch of one round: its samples copied from the stores to their places, as bytes for the wire."""
 
 from dataserver.batching.table import ImageFormat, SourceTable
+from dataserver.errors import InternalError
 from dataserver.planning.plan import Plan
-from dataserver.stores.slices import Buffer, Slices
+from dataserver.stores.destination import Destination
 from dataserver.wire.images import ImageSlices
 from dataserver.wire.micro_batch import encode_micro_batch, footprints
 
@@ -21,41 +17,32 @@ def encode_planned(
     """
     indices = plan.rounds[round_index][dp_rank]
     lengths = plan.lengths[indices]
-    gaps = footprints(lengths, alignment) - lengths
+    gaps = footprints(lengths, alignment) - lengths if alignment > 1 else None
     behind = 0
     if pad_to:
-        positions = int(lengths.sum() + gaps.sum())
+        positions = int(lengths.sum()) + (0 if gaps is None else int(gaps.sum()))
         behind = max(1, -(-positions // pad_to)) * pad_to - positions
-    slices = table.read(plan.samples.take(indices))
+    room = table.room(lengths, gaps, behind=behind)
+    table.read(plan.samples.take(indices), lengths, room)
+    if room.tokens is None or room.loss_mask is None:
+        raise InternalError("a micro-batch was gathered without tokens or without a mask")
     return encode_micro_batch(
         step=plan.step,
         round_index=round_index,
         sync_weights=sync_weights,
         alignment=alignment,
         lengths=lengths,
-        tokens=np.frombuffer(_joined(slices.tokens, gaps, behind, table.token_bytes), f"<u{table.token_bytes}"),
-        loss_mask=np.frombuffer(_joined(slices.loss_mask, gaps, behind, 1), np.uint8),
-        loss_weight=np.frombuffer(_joined(slices.loss_weight, gaps, behind, 4), "<f4") if table.is_weighted else None,
-        images=_images(slices, table.images) if plan.is_image_round(round_index) else None,
+        tokens=room.tokens,
+        loss_mask=room.loss_mask,
+        loss_weight=room.loss_weight,
+        images=_images(room, table.images) if plan.is_image_round(round_index) else None,
     )
 
 
-def _images(slices: Slices, images: ImageFormat | None) -> ImageSlices | None:
+def _images(read: Destination, images: ImageFormat | None) -> ImageSlices | None:
     """The images of an image round, which has them also where the rank has no sample."""
     if images is None:
         return None
     return ImageSlices(
-        pixel_bytes=images.pixel_bytes, patch_values=images.patch_values, grids=slices.grids, pixels=slices.pixels
+        pixel_bytes=images.pixel_bytes, patch_values=images.patch_values, grids=read.grids, pixels=read.pixels
     )
-
-
-def _joined(slices: Sequence[Buffer], gaps: NDArray[np.int64], behind: int, itemsize: int) -> bytes:
-    """The slices end to end, `gaps[i]` zeros after slice i and `behind` more at the end."""
-    parts = list(slices)
-    if gaps.any():
-        parts = [
-            part for piece, gap in zip(slices, gaps.tolist(), strict=True) for part in (piece, bytes(gap * itemsize))
-        ]
-    if behind:
-        parts.append(bytes(behind * itemsize))
-    return b"".join(parts)

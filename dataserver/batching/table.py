@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from dataserver.sampling.order import Samples
 from dataserver.stores import ServedRows
 from dataserver.stores.ahead import BlockRef
-from dataserver.stores.slices import Slices, gathered, grouped, repeated
-
-_ONE = np.ones(1, dtype="<f4").tobytes()
+from dataserver.stores.destination import Destination, grouped
+from dataserver.stores.row_copy import fill_rows
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -81,22 +80,32 @@ class SourceTable:
         """First token of each sample in its row, int64[n]: above 0 in the later pieces of a row that is split."""
         return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
-    def read(self, samples: Samples) -> Slices:
-        """Tokens, `token_bytes` wide, loss mask, weights and images of each sample; as `ServedRows.read`."""
-        if len(self._views) == 1:
-            return self._read(0, samples.row)
-        return gathered(
-            ((at, self._read(source, samples.row[at])) for source, at in grouped(samples.source)), len(samples)
+    def room(
+        self, lengths: NDArray[np.int64], gaps: NDArray[np.int64] | None = None, *, behind: int = 0
+    ) -> Destination:
+        """Room for all that is read of samples of `lengths` (int64[n]); see `Destination.of`."""
+        return Destination.of(
+            lengths,
+            gaps,
+            behind=behind,
+            token_bytes=self.token_bytes,
+            mask=True,
+            weights=self.is_weighted,
+            pixel_bytes=0 if self.images is None else self.images.pixel_bytes,
         )
 
-    def _read(self, source: int, rows: NDArray[np.int64]) -> Slices:
-        pixel_bytes = 0 if self.images is None else self.images.pixel_bytes
-        weighted = self._weighted[source]
-        found = self._views[source].read(rows, self.token_bytes, weights=weighted, pixel_bytes=pixel_bytes)
-        if weighted or not self.is_weighted:
-            return found
-        lengths = np.array([len(mask) for mask in found.loss_mask], dtype=np.int64)
-        return replace(found, loss_weight=repeated(_ONE, lengths))
+    def read(self, samples: Samples, lengths: NDArray[np.int64], into: Destination) -> None:
+        """Write tokens, loss mask, weights and images of samples, whose `lengths` these are; as `ServedRows.read`."""
+        if len(self._views) == 1:
+            self._views[0].read(samples.row, lengths, into)
+            return
+        for source, at in grouped(samples.source):
+            weighted = self._weighted[source]
+            self._views[source].read(
+                samples.row[at], lengths[at], into if weighted else replace(into, loss_weight=None), at
+            )
+            if into.loss_weight is not None and not weighted:
+                fill_rows(1, lengths[at], into.loss_weight, into.at(at))
 
     def _weights(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         view = self._views[source]

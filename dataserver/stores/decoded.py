@@ -1,6 +1,6 @@
 """Rows of shards that must be decoded first: Parquet, and Arrow that is compressed.
 
-    rows ──grouped by block──> decode once (or cache) ──> slices
+    rows ──grouped by block──> decode once (or cache) ──> copied to where they are wanted
 
 A decoded block is kept in the width of the wire with one byte a mask value, a third to a ninth
 of what Arrow would hold.
@@ -9,7 +9,7 @@ of what Arrow would hold.
 import threading
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache, BlockKey
 from dataserver.stores.decoded_block import DecodedBlock
+from dataserver.stores.destination import Destination, grouped, part_of
 from dataserver.stores.image_table import ImageTable
 from dataserver.stores.manifest import Manifest
-from dataserver.stores.slices import Buffer, Slices, Wanted, cut, gathered, grouped, repeated
+from dataserver.stores.row_copy import copy_rows, fill_rows
 from dataserver.stores.tables import Blocks
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class BlockFile(Protocol):
 
 
 class DecodedReader:
-    """Reads one shard through decoded blocks; see `slices.ShardReader`.
+    """Reads one shard through decoded blocks; see `destination.ShardReader`.
 
     `lengths`: int32, tokens of each row of the shard, and `images` those that have any, from the index. `owner`: see
     `BlockKey`.
@@ -72,27 +73,50 @@ class DecodedReader:
         self,
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        wanted: Wanted,
+        into: Destination,
+        numbers: NDArray[np.int64] | None,
         *,
         offsets: NDArray[np.int64] | None,
-    ) -> Slices:
-        """See `slices.ShardReader`. Each block that the rows touch is looked up once."""
-        return gathered(self._parts(rows, lengths, wanted, offsets), len(rows))
+    ) -> None:
+        """See `destination.ShardReader`. Each block that the rows touch is looked up once."""
+        for block, at in grouped(self._blocks.of(rows)):
+            ref = self._ref(block)
+            with self._cache.block(ref.key, ref.needed_bytes, ref.decode) as decoded:
+                self._copy(
+                    decoded,
+                    rows[at] - self._blocks.row_begins[block],
+                    lengths[at],
+                    into,
+                    part_of(numbers, at),
+                    offsets=None if offsets is None else offsets[at],
+                )
 
-    def _parts(
-        self, rows: NDArray[np.int64], lengths: NDArray[np.int64], wanted: Wanted, offsets: NDArray[np.int64] | None
-    ) -> Iterator[tuple[NDArray[np.int64], Slices]]:
-        figures = self._manifest.images
-        patch_values = 0 if figures is None else figures.patch_values
-        for number, at in grouped(self._blocks.of(rows)):
-            ref = self._ref(number)
-            with self._cache.block(ref.key, ref.needed_bytes, ref.decode) as block:
-                within = rows[at] - self._blocks.row_begins[number]
-                begins = block.starts[within]
-                if offsets is not None:
-                    begins = begins + offsets[at]
-                part = _read(block, within, begins, lengths[at], wanted, patch_values=patch_values)
-            yield at, part
+    def _copy(
+        self,
+        block: DecodedBlock,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        into: Destination,
+        numbers: NDArray[np.int64],
+        *,
+        offsets: NDArray[np.int64] | None,
+    ) -> None:
+        """Rows of one block, numbered within it. A block that is let go is not kept by what is read of it."""
+        begins = block.starts[rows] if offsets is None else block.starts[rows] + offsets
+        at = into.at(numbers)
+        pairs = ((block.tokens, into.tokens), (block.mask, into.loss_mask), (block.weights, into.loss_weight))
+        for values, out in pairs:
+            if values is not None and out is not None:
+                copy_rows(values, begins, lengths, out, at, what=f"Shard '{self._name}'")
+        if block.mask is None and into.loss_mask is not None:
+            fill_rows(1, lengths, into.loss_mask, at)
+        figures, images = self._manifest.images, block.images
+        if into.pixel_bytes and images is not None and figures is not None:
+            images.table.read(
+                rows, into, numbers, grids=images.grids, pixels=images.pixels, patch_values=figures.patch_values
+            )
+            for number in numbers.tolist():
+                into.grids[number], into.pixels[number] = bytes(into.grids[number]), bytes(into.pixels[number])
 
     def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
         """What a read of `rows` needs, in the order of first use."""
@@ -137,36 +161,3 @@ class DecodedReader:
             shard=self._name,
             block=block,
         )
-
-
-def _read(
-    block: DecodedBlock,
-    rows: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    wanted: Wanted,
-    *,
-    patch_values: int,
-) -> Slices:
-    """Copies, so that a block that is let go is not kept by them."""
-
-    def copied(values: NDArray[Any], kind: str) -> list[Buffer]:
-        return [bytes(piece) for piece in cut(values, begins, lengths, kind)]
-
-    loss_mask: list[Buffer] = []
-    if wanted.mask:
-        loss_mask = repeated(b"\x01", lengths) if block.mask is None else copied(block.mask, "u1")
-    grids: list[Buffer] = []
-    pixels: list[Buffer] = []
-    if wanted.pixel_bytes and block.images is not None:
-        found = block.images
-        grids, pixels = found.table.cut(
-            rows, found.grids, found.pixels, patch_values=patch_values, pixel_bytes=wanted.pixel_bytes
-        )
-    return Slices(
-        tokens=copied(block.tokens, f"<u{wanted.token_bytes}") if wanted.token_bytes else [],
-        loss_mask=loss_mask,
-        loss_weight=copied(block.weights, "<f4") if wanted.weights and block.weights is not None else [],
-        grids=[bytes(piece) for piece in grids],
-        pixels=[bytes(piece) for piece in pixels],
-    )

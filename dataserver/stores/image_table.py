@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.stores.slices import Buffer, cut, scattered
+from dataserver.errors import StoreDamagedError
+from dataserver.stores.destination import Buffer, Destination
 
 IMAGE_FLAGS = "image_flags.i1"
 IMAGE_ROWS = "image_rows.i8"
@@ -66,14 +67,37 @@ class ImageTable:
         counts[at, 0], counts[at, 1] = self.images[entries], self.patches[entries]
         return counts
 
-    def cut(
-        self, rows: NDArray[np.int64], grids: NDArray[Any], pixels: NDArray[Any], *, patch_values: int, pixel_bytes: int
-    ) -> tuple[list[Buffer], list[Buffer]]:
-        """Grids and values of each of `rows`, out of the arrays that `grids_at` and `pixels_at` count."""
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        into: Destination,
+        numbers: NDArray[np.int64] | None,
+        *,
+        grids: NDArray[Any],
+        pixels: NDArray[Any],
+        patch_values: int,
+    ) -> None:
+        """Read the images of `rows` out of the arrays that `grids_at` and `pixels_at` count; see `ShardReader`.
+
+        Views of the arrays where these are as wide as what is wanted.
+        """
         known, entries = self.find(rows)
-        of_rows = cut(grids, self.grids_at[entries], 3 * self.images[entries], "<i8")
-        values = cut(pixels, self.pixels_at[entries], patch_values * self.patches[entries], f"<f{pixel_bytes}")
-        return scattered([(known, of_rows)], len(rows)), scattered([(known, values)], len(rows))
+        of_rows = _cut(grids, self.grids_at[entries], 3 * self.images[entries], "<i8")
+        values = _cut(pixels, self.pixels_at[entries], patch_values * self.patches[entries], f"<f{into.pixel_bytes}")
+        targets = known if numbers is None else numbers[known]
+        for number, grid, value in zip(targets.tolist(), of_rows, values, strict=True):
+            into.grids[number], into.pixels[number] = grid, value
+
+
+def _cut(values: NDArray[Any], begins: NDArray[np.int64], lengths: NDArray[np.int64], kind: str) -> list[Buffer]:
+    """For each i the bytes of `values[begins[i] : begins[i] + lengths[i]]`, as numbers of the dtype `kind`."""
+    ends = begins + lengths
+    if len(begins) and (begins.min() < 0 or ends.max() > len(values)):
+        raise StoreDamagedError("the index places an image outside of its file")
+    rows = [values[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    if values.dtype == np.dtype(kind):
+        return [row.view(np.uint8).data for row in rows]
+    return [row.astype(kind).tobytes() for row in rows]
 
 
 NO_IMAGES = ImageTable.of(np.zeros(0, dtype=np.int64))

@@ -17,14 +17,14 @@ from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamaged
 from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_arrays import BlockArray, BlockArrays, reserve_arrays
+from dataserver.stores.destination import Destination
 from dataserver.stores.index import Building
 from dataserver.stores.index_use import mark_used
 from dataserver.stores.lazy_index import lazy_path
 from dataserver.stores.long_rows import prefix_targets, served_weights
 from dataserver.stores.manifest import WEIGHTS
 from dataserver.stores.selection import Figures, refuse_long, verdicts
-from dataserver.stores.served import ServedRows, ViewedStore
-from dataserver.stores.slices import Slices, Wanted
+from dataserver.stores.served import ServedRows, ViewedStore, check_width
 from dataserver.stores.tables import TARGETS, Tables
 from dataserver.stores.touching import Touching
 
@@ -121,15 +121,17 @@ class LazyView:
         found = [self._touching.index.max_token(block) for block in np.unique(self._touching.blocks_of(rows)).tolist()]
         return max(found, key=lambda each: (each[0], -each[1]), default=(-1, 0))
 
-    def read(self, rows: NDArray[np.int64], token_bytes: int, *, weights: bool = False, pixel_bytes: int = 0) -> Slices:
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        into: Destination,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> None:
         """See `served.ServedRows`."""
-        if token_bytes < self.store.token_bytes:
-            raise InvalidRequestError(
-                f"tokens of {token_bytes} bytes cannot hold those of '{self.store.path}', "
-                f"which may need {self.store.token_bytes}"
-            )
-        wanted = Wanted(token_bytes=token_bytes, mask=True, weights=weights, pixel_bytes=pixel_bytes)
-        return self._shard_rows.read(self.store_rows(rows), self.lengths(rows), wanted)
+        check_width(self.store, into)
+        self._require(rows)
+        self._shard_rows.read(rows, lengths, into, numbers)
 
     @property
     def decodes(self) -> bool:

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.stores.destination import Destination
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.slices import Wanted
 from dataserver.stores.target_weights import target_weights
 
 # Tokens of rows that are read at a time, so that memory is bounded at any number of them.
@@ -19,8 +19,8 @@ def prefix_targets(shard_rows: ShardRows, rows: NDArray[np.int64], max_length: i
     counts = np.empty(len(rows), dtype=np.int64)
     lengths = np.full(len(rows), max_length, dtype=np.int64)
     for part in _parts(lengths):
-        slices = shard_rows.read(rows[part], lengths[part], Wanted(mask=True))
-        mask = np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8)
+        mask = np.empty(int(lengths[part].sum()), dtype=np.uint8)
+        shard_rows.read(rows[part], lengths[part], Destination(begins=_begins(lengths[part]), loss_mask=mask))
         counts[part] = mask.reshape(-1, max_length)[:, 1:].sum(axis=1, dtype=np.int64)
     return counts
 
@@ -31,13 +31,17 @@ def served_weights(
     """What the targets weigh among `lengths[i]` tokens of `rows[i]` from its token `offsets[i]` on, float64[n]."""
     sums = np.empty(len(rows), dtype=np.float64)
     for part in _parts(lengths):
-        found = shard_rows.read(rows[part], lengths[part], Wanted(mask=True, weights=True), offsets=offsets[part])
-        sums[part] = target_weights(
-            np.frombuffer(b"".join(found.loss_weight), dtype="<f4"),
-            np.frombuffer(b"".join(found.loss_mask), dtype=np.uint8),
-            np.cumsum(lengths[part]) - lengths[part],
-        )
+        begins, tokens = _begins(lengths[part]), int(lengths[part].sum())
+        mask, weights = np.empty(tokens, dtype=np.uint8), np.empty(tokens, dtype="<f4")
+        into = Destination(begins=begins, loss_mask=mask, loss_weight=weights)
+        shard_rows.read(rows[part], lengths[part], into, offsets=offsets[part])
+        sums[part] = target_weights(weights, mask, begins)
     return sums
+
+
+def _begins(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where rows begin that lie end to end."""
+    return np.cumsum(lengths) - lengths
 
 
 def _parts(lengths: NDArray[np.int64]) -> Iterator[slice]:

@@ -4,36 +4,34 @@ Positions come from the index, so that serving needs neither pyarrow nor a copy;
 is the page cache.
 """
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.stores.destination import Destination
 from dataserver.stores.image_table import ImageTable
 from dataserver.stores.manifest import ColumnLayout, ShardLayout
+from dataserver.stores.row_copy import copy_bits, copy_rows, fill_rows, locate_rows
 from dataserver.stores.schema import INPUT_IDS, LOSS_MASK, LOSS_WEIGHT
-from dataserver.stores.slices import Buffer, Slices, Wanted, cut, cut_bits, repeated
 from dataserver.stores.tables import Blocks
-
-# Block of each row, its number in it, its length, and the value at which to begin (None: the first), int64[n] each.
-_Place: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]"
 
 
 class MappedReader:
-    """Reads neighbouring shards, mapped as `data`, in which `blocks` count; see `slices.ShardReader`.
+    """Reads neighbouring shards, mapped as `data`, in which `blocks` count; see `destination.ShardReader`.
 
-    `images`: their rows that have any, whose places count in `data` too.
+    `images`: their rows that have any, whose places count in `data` too. `name`: the store's, for messages.
     """
 
     def __init__(
-        self, data: memoryview, layout: ShardLayout, blocks: Blocks, images: ImageTable, patch_values: int
+        self, data: memoryview, layout: ShardLayout, blocks: Blocks, images: ImageTable, *, patch_values: int, name: str
     ) -> None:
-        self._blocks = blocks
-        self._input_ids = _Column(data, layout.input_ids, blocks, INPUT_IDS)
-        self._loss_mask, self._loss_weight = (
-            None if found is None else _Column(data, found, blocks, name)
-            for name, found in ((LOSS_MASK, layout.loss_mask), (LOSS_WEIGHT, layout.loss_weight))
-        )
+        columns = {INPUT_IDS: layout.input_ids, LOSS_MASK: layout.loss_mask, LOSS_WEIGHT: layout.loss_weight}
+        self._columns = {
+            column: _Column(data, found, blocks, column, f"'{name}', column {column}")
+            for column, found in columns.items()
+            if found is not None
+        }
         self._images = images
         self._patch_values = patch_values
         self._grids: NDArray[Any] | None = None
@@ -46,56 +44,61 @@ class MappedReader:
         self,
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        wanted: Wanted,
+        into: Destination,
+        numbers: NDArray[np.int64] | None,
         *,
         offsets: NDArray[np.int64] | None,
-    ) -> Slices:
-        """See `slices.ShardReader`."""
-        blocks = self._blocks.of(rows)
-        within = rows - self._blocks.row_begins[blocks]
-        place = (blocks, within, lengths, offsets)
-        loss_mask: list[Buffer] = []
-        if wanted.mask:
-            loss_mask = repeated(b"\x01", lengths) if self._loss_mask is None else self._loss_mask.read(place, "u1")
-        grids: list[Buffer] = []
-        pixels: list[Buffer] = []
-        if wanted.pixel_bytes and self._grids is not None and self._pixels is not None:
-            grids, pixels = self._images.cut(
-                rows, self._grids, self._pixels, patch_values=self._patch_values, pixel_bytes=wanted.pixel_bytes
+    ) -> None:
+        """See `destination.ShardReader`. Images are views."""
+        at = into.at(numbers)
+        wanted = {INPUT_IDS: into.tokens, LOSS_MASK: into.loss_mask, LOSS_WEIGHT: into.loss_weight}
+        for name, out in wanted.items():
+            column = self._columns.get(name)
+            if out is not None and column is not None:
+                column.read(rows, lengths, offsets, out, at)
+        if into.loss_mask is not None and LOSS_MASK not in self._columns:
+            fill_rows(1, lengths, into.loss_mask, at)
+        if into.pixel_bytes and self._grids is not None and self._pixels is not None:
+            self._images.read(
+                rows, into, numbers, grids=self._grids, pixels=self._pixels, patch_values=self._patch_values
             )
-        return Slices(
-            tokens=self._input_ids.read(place, f"<u{wanted.token_bytes}") if wanted.token_bytes else [],
-            loss_mask=loss_mask,
-            loss_weight=self._loss_weight.read(place, "<f4")
-            if wanted.weights and self._loss_weight is not None
-            else [],
-            grids=grids,
-            pixels=pixels,
-        )
 
 
 class _Column:
-    """One column: views of all bytes in the dtypes of its offsets and of its values."""
+    """One column: views of all bytes in the dtypes of its offsets and of its values. `what`: it, in messages."""
 
-    def __init__(self, data: memoryview, layout: ColumnLayout, blocks: Blocks, name: str) -> None:
+    def __init__(self, data: memoryview, layout: ColumnLayout, blocks: Blocks, name: str, what: str) -> None:
         self._size = layout.size
         self._is_bits = layout.values == "bool"
-        self._values_at = blocks.field(f"{name}_values")
-        self._offsets_at = blocks.field(f"{name}_offsets")
+        self._row_begins = blocks.row_begins
+        self._values_at = blocks.field(f"{name}_values").copy()
+        self._offsets_at = blocks.field(f"{name}_offsets").copy()
         self._offsets = None if layout.offsets == "fixed" else _view(data, layout.offsets)
         self._values = _view(data, "uint8" if self._is_bits else layout.values)
+        self._what = what
 
-    def read(self, place: _Place, kind: str) -> list[Buffer]:
-        """The values as numbers of the dtype `kind`."""
-        blocks, within, lengths, offsets = place
-        if self._offsets is None:
-            begins = within * self._size
-        else:
-            begins = self._offsets[self._offsets_at[blocks] + within].astype(np.int64)
-        begins += self._values_at[blocks]
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        offsets: NDArray[np.int64] | None,
+        out: NDArray[Any],
+        at: NDArray[np.int64],
+    ) -> None:
+        """Copy the values of rows to `out`, in its dtype."""
+        begins = locate_rows(
+            rows,
+            self._row_begins,
+            self._offsets,
+            self._offsets_at,
+            self._values_at,
+            size=self._size,
+            what=self._what,
+        )
         if offsets is not None:
             begins += offsets
-        return cut_bits(self._values, begins, lengths) if self._is_bits else cut(self._values, begins, lengths, kind)
+        copy = copy_bits if self._is_bits else copy_rows
+        copy(self._values, begins, lengths, out, at, what=self._what)
 
 
 def _view(data: memoryview, dtype: str) -> NDArray[Any]:

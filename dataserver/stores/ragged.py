@@ -16,7 +16,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dataserver.errors import StoreRefusedError
-from dataserver.stores.slices import unpack_bits
 
 # The type stubs know neither `values` and `storage` of arrays in general, nor that a buffer is one.
 ArrowArray: TypeAlias = Any
@@ -159,8 +158,15 @@ def _values(child: ArrowArray, value_type: str, begin: int, end: int) -> tuple[N
     if part.null_count:
         nulls = np.asarray(part.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
     if value_type == "bool":
-        return unpack_bits(np.frombuffer(part.buffers()[1], dtype=np.uint8), part.offset, end - begin), nulls
+        return _unpack_bits(np.frombuffer(part.buffers()[1], dtype=np.uint8), part.offset, end - begin), nulls
     return _fixed_width(part.buffers()[1], value_type, part.offset, end - begin), nulls
+
+
+def _unpack_bits(packed: NDArray[np.uint8], begin: int, count: int) -> NDArray[np.uint8]:
+    """`count` bits of an Arrow bitmap from bit `begin` on, as uint8 0/1."""
+    first = begin // 8
+    bits = np.unpackbits(packed[first : (begin + count + 7) // 8], bitorder="little")
+    return bits[begin - first * 8 : begin - first * 8 + count]
 
 
 def check_inside(starts: NDArray[np.int64], lengths: NDArray[np.int64], size: int, shard: str, column: str) -> None:

@@ -1,13 +1,14 @@
 """Rows of a store as arrays of their own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.stores.slices import Buffer, Slices
+from dataserver.errors import InternalError
+from dataserver.stores.destination import Buffer, Destination
 from dataserver.stores.tables import Tables
 from dataserver.wire.store_info import ImageFigures
 
@@ -30,24 +31,26 @@ class Row:
     image_grid_thw: NDArray[np.int64] | None = None
 
 
-def rows_of(slices: Slices, images: ImageFigures | None) -> list[Row]:
-    """Rows out of slices of tokens, mask and what else there is; `images` are their store's.
+def rows_of(read: Destination, lengths: NDArray[np.int64], images: ImageFigures | None) -> list[Row]:
+    """The rows that were read: tokens of 4 bytes, mask and what else there is; `images` are their store's.
 
     Copies: a row that is kept must not keep the others alive, nor the file mapped.
     """
+    tokens, mask, weights = read.tokens, read.loss_mask, read.loss_weight
+    if tokens is None or mask is None:
+        raise InternalError("rows were read without tokens or without a mask")
     rows = []
-    for at, (tokens, mask) in enumerate(zip(slices.tokens, slices.loss_mask, strict=True)):
-        grids, pixels = _at(slices.grids, at), _at(slices.pixels, at)
-        weights = _at(slices.loss_weight, at)
+    for at, (begin, length) in enumerate(zip(read.begins.tolist(), lengths.tolist(), strict=True)):
+        span = slice(begin, begin + length)
         matrices: dict[str, NDArray[Any]] = {}
-        if images is not None and grids and pixels:
-            matrices["pixel_values"] = _matrix(pixels, f"<f{images.pixel_bytes}", images.patch_values)
-            matrices["image_grid_thw"] = _matrix(grids, "<i8", 3)
+        if images is not None and read.grids and read.grids[at]:
+            matrices["pixel_values"] = _matrix(read.pixels[at], f"<f{images.pixel_bytes}", images.patch_values)
+            matrices["image_grid_thw"] = _matrix(read.grids[at], "<i8", 3)
         rows.append(
             Row(
-                input_ids=np.frombuffer(tokens, dtype="<i4").copy(),
-                loss_mask=np.frombuffer(mask, dtype="u1").copy(),
-                loss_weight=None if weights is None else np.frombuffer(weights, dtype="<f4").copy(),
+                input_ids=tokens[span].view("<i4").copy(),
+                loss_mask=mask[span].copy(),
+                loss_weight=None if weights is None else weights[span].copy(),
                 **matrices,
             )
         )
@@ -66,10 +69,6 @@ def row_spans(tables: Tables, images: ImageFigures | None) -> Iterator[range]:
         end = max(begin + 1, int(np.searchsorted(ends, before + _VALUES_AT_ONCE, side="right")))
         yield range(begin, end)
         begin = end
-
-
-def _at(buffers: Sequence[Buffer], at: int) -> "Buffer | None":
-    return buffers[at] if buffers else None
 
 
 def _matrix(data: Buffer, kind: str, width: int) -> NDArray[Any]:

@@ -7,10 +7,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.errors import InvalidRequestError
 from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
+from dataserver.stores.destination import Destination
 from dataserver.stores.selection import Figures
-from dataserver.stores.slices import Slices
 
 
 class ViewedStore(Protocol):
@@ -96,13 +97,18 @@ class ServedRows(Protocol):
     def highest_token(self, rows: NDArray[np.int64]) -> tuple[int, int]:
         """The highest token, and the first row that has it: of the store, or, lazily, of the blocks of `rows`."""
 
-    def read(self, rows: NDArray[np.int64], token_bytes: int, *, weights: bool = False, pixel_bytes: int = 0) -> Slices:
-        """What is served of each of `rows` (int64[n]), tokens and mask, as a buffer a row.
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        into: Destination,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Write what is served of each of `rows`, whose `lengths` are (int64[n] each), to row `numbers[i]` of `into`.
 
-        With `weights` also those, and images with values of `pixel_bytes`, where the store has them.
-
-        Buffers of a mapped store are views of it. Raises `InvalidRequestError` where `token_bytes` are fewer than the
-        store's, and `StoreDamagedError` if a shard changed since it was admitted.
+        `numbers` None: to row i. What is wanted and the store does not have is left as it is, but for a mask, which is
+        then all ones. Images of a mapped store are views of it. Raises `InvalidRequestError` where tokens are
+        narrower than the store's, and `StoreDamagedError` if a shard changed since it was admitted.
         """
 
     @property
@@ -111,3 +117,12 @@ class ServedRows(Protocol):
 
     def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
         """Blocks that a read of `rows` (int64[n]) needs, to be loaded ahead of it; none of what is mapped."""
+
+
+def check_width(store: ViewedStore, into: Destination) -> None:
+    """Raise `InvalidRequestError` for a destination whose tokens may not hold the store's."""
+    if into.tokens is not None and into.tokens.itemsize < store.token_bytes:
+        raise InvalidRequestError(
+            f"tokens of {into.tokens.itemsize} bytes cannot hold those of '{store.path}', "
+            f"which need {store.token_bytes}"
+        )

@@ -1,6 +1,6 @@
 """The rows of all shards of a store by number, and the watch over its files.
 
-rows ──> shard (search) ──> its neighbours ──> reader (mapped or decoded) ──> one slice a row
+rows ──> shard (search) ──> its neighbours ──> reader (mapped or decoded) ──> copied to where they are wanted
 """
 
 import threading
@@ -16,13 +16,13 @@ from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache
 from dataserver.stores.decoded import BlockFile, DecodedReader
+from dataserver.stores.destination import Destination, ShardReader, grouped, part_of
 from dataserver.stores.files import ByteSource, ShardFiles
 from dataserver.stores.joint_map import map_jointly
 from dataserver.stores.local_files import local_digest
 from dataserver.stores.manifest import Manifest, Shard
 from dataserver.stores.mapped import MappedReader
 from dataserver.stores.neighbours import joined, neighbours_of
-from dataserver.stores.slices import ShardReader, Slices, Wanted, gathered, grouped
 from dataserver.stores.tables import Tables
 
 # A reader may hold a file descriptor, and 1024 of them are a usual limit for a process.
@@ -57,7 +57,7 @@ class ShardRows:
         self._neighbours_of = np.repeat(np.arange(len(counts)), counts)
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._next_check = 0
-        self._checked_at = [0.0] * len(manifest.shards)
+        self._checked_at = np.zeros(len(manifest.shards))
         self._changed_ns = [shard.stamp.changed_ns for shard in manifest.shards]
         self._cache = cache
         self._disk_cache = disk_cache
@@ -73,33 +73,30 @@ class ShardRows:
         self,
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        wanted: Wanted,
+        into: Destination,
+        numbers: NDArray[np.int64] | None = None,
         *,
         offsets: NDArray[np.int64] | None = None,
-    ) -> Slices:
-        """`lengths[i]` tokens of `rows[i]` and what else is `wanted` of them.
+    ) -> None:
+        """Write `lengths[i]` tokens of `rows[i]`, and what else is wanted of them, to row `numbers[i]` of `into`.
 
-        They begin at the row's token `offsets[i]` (None: at its first).
+        They begin at the row's token `offsets[i]` (None: at its first); `numbers` None: they go to row i.
 
         Raises `StoreDamagedError` if a shard changed since it was admitted.
         """
         shards = np.searchsorted(self._shard_begins, rows, side="right") - 1
-        self._check_now_and_then(set(shards.tolist()))
+        self._check_now_and_then(shards)
         if len(self._neighbours) == 1:
-            return self._reader(0).read(rows, lengths, wanted, offsets=offsets)
-        parts = (
-            (
-                at,
-                self._reader(number).read(
-                    rows[at] - self._shard_begins[self._neighbours[number].begin],
-                    lengths[at],
-                    wanted,
-                    offsets=None if offsets is None else offsets[at],
-                ),
+            self._reader(0).read(rows, lengths, into, numbers, offsets=offsets)
+            return
+        for neighbours, at in grouped(self._neighbours_of[shards]):
+            self._reader(neighbours).read(
+                rows[at] - self._shard_begins[self._neighbours[neighbours].begin],
+                lengths[at],
+                into,
+                part_of(numbers, at),
+                offsets=None if offsets is None else offsets[at],
             )
-            for number, at in grouped(self._neighbours_of[shards])
-        )
-        return gathered(parts, len(rows))
 
     def decoded(self, shard: int) -> DecodedReader:
         """The reader of a shard that has to be decoded, by its number."""
@@ -170,7 +167,8 @@ class ShardRows:
             data, begins = map_jointly([self._mappable(each) for each in range(shard, end)])
             blocks_of_all = joined(self._tables.blocks[shard:end], begins, neighbours.layout)
             patch_values = 0 if self._manifest.images is None else self._manifest.images.patch_values
-            return MappedReader(data, neighbours.layout, blocks_of_all, images, patch_values)
+            name = self._files.name
+            return MappedReader(data, neighbours.layout, blocks_of_all, images, patch_values=patch_values, name=name)
         source, blocks = self._files.open(self._manifest.shards[shard].path), self._tables.blocks[shard]
         return DecodedReader(
             file=self._shard_file(shard, source),
@@ -198,12 +196,13 @@ class ShardRows:
             raise InternalError(f"'{source.name}' of '{self._files.name}' cannot be mapped: it is not on a local disk")
         return source.local_path, source.size
 
-    def _check_now_and_then(self, numbers: set[int]) -> None:
+    def _check_now_and_then(self, shards: NDArray[np.int64]) -> None:
+        if not self._files.watched:
+            return
         now = time.monotonic()
-        for number in numbers if self._files.watched else ():
-            if now - self._checked_at[number] >= _CHECK_INTERVAL_S:
-                self._check(number)
-                self._checked_at[number] = now
+        for number in np.unique(shards[self._checked_at[shards] <= now - _CHECK_INTERVAL_S]).tolist():
+            self._check(number)
+            self._checked_at[number] = now
 
     def _check(self, number: int) -> None:
         shard = self._manifest.shards[number]

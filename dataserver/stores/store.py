@@ -15,6 +15,7 @@ from dataserver.errors import OutOfRangeError, StoreRefusedError
 from dataserver.run_spec import LongRows
 from dataserver.stores.admitted import Admitted
 from dataserver.stores.amplification import read_amplification
+from dataserver.stores.destination import Destination
 from dataserver.stores.discovery import Discovery, IgnoredPath
 from dataserver.stores.manifest import Manifest
 from dataserver.stores.row import Row, row_spans, rows_of
@@ -22,7 +23,6 @@ from dataserver.stores.schema import LossMask
 from dataserver.stores.selection import REASONS, Figures, check_usable, sum_up, verdicts
 from dataserver.stores.served import ServedRows
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.slices import Wanted
 from dataserver.stores.split import check_splittable
 from dataserver.stores.tables import Tables
 from dataserver.stores.view import open_view
@@ -110,8 +110,9 @@ class Store(Admitted):
         longest = self.longest_row if max_length is None else max_length
         lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), longest)
         pixel_bytes = self.images.pixel_bytes if images and self.images is not None else 0
-        every = Wanted(token_bytes=4, mask=True, weights=True, pixel_bytes=pixel_bytes)
-        return rows_of(self._shard_rows.read(wanted, lengths, every), self.images)
+        into = Destination.of(lengths, token_bytes=4, mask=True, weights=self.has_weights, pixel_bytes=pixel_bytes)
+        self._shard_rows.read(wanted, lengths, into)
+        return rows_of(into, lengths, self.images)
 
     def figures(self, max_length: int, long_rows: LongRows = LongRows.TRUNCATE) -> Figures:
         """What is served when no sample is longer than `max_length`; nothing is written for it.

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from dataserver.errors import InvalidRequestError, OutOfRangeError
 from dataserver.run_spec import LongRows
 from dataserver.stores.ahead import BlockRef
+from dataserver.stores.destination import Destination
 from dataserver.stores.index import Building, map_array, unseal
 from dataserver.stores.index_use import mark_used
 from dataserver.stores.manifest import INDEX_VERSION
 from dataserver.stores.selection import FIGURES, OFFSETS, ROWS, TARGETS, WEIGHTS, Figures, select
-from dataserver.stores.served import ServedRows, ViewedStore
+from dataserver.stores.served import ServedRows, ViewedStore, check_width
 from dataserver.stores.shard_rows import ShardRows
-from dataserver.stores.slices import Slices, Wanted
 from dataserver.stores.tables import Tables
 
 
@@ -132,23 +132,17 @@ class StoreView:
         """Of the whole store."""
         return self.store.max_token, self.store.max_token_row
 
-    def read(self, rows: NDArray[np.int64], token_bytes: int, *, weights: bool = False, pixel_bytes: int = 0) -> Slices:
-        """What is served of each of `rows` (int64[n]), tokens and mask, as a buffer a row.
-
-        With `weights` also those, and images with values of `pixel_bytes`, where the store has them.
-
-        Buffers of a mapped store are views of it. Raises `InvalidRequestError` where `token_bytes` are fewer than the
-        store's, and `StoreDamagedError` if a shard changed since it was admitted.
-        """
-        if token_bytes < self.store.token_bytes:
-            raise InvalidRequestError(
-                f"tokens of {token_bytes} bytes cannot hold those of '{self.store.path}', "
-                f"which need {self.store.token_bytes}"
-            )
-        store_rows = self.store_rows(rows)
+    def read(
+        self,
+        rows: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        into: Destination,
+        numbers: NDArray[np.int64] | None = None,
+    ) -> None:
+        """See `served.ServedRows`."""
+        check_width(self.store, into)
         offsets = None if self._piece_offsets is None else self.offsets(rows)
-        wanted = Wanted(token_bytes=token_bytes, mask=True, weights=weights, pixel_bytes=pixel_bytes)
-        return self._shard_rows.read(store_rows, self._served(rows, store_rows), wanted, offsets=offsets)
+        self._shard_rows.read(self.store_rows(rows), lengths, into, numbers, offsets=offsets)
 
     @property
     def decodes(self) -> bool:

@@ -12,6 +12,7 @@ from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, OrderSpec, Source
 from dataserver.sampling.build import sample_order
 from dataserver.stores import open_store
+from dataserver.stores.destination import Destination
 from dataserver.streaming.columns import source_table
 from dataserver.wire.responses import decode_response
 
@@ -167,10 +168,11 @@ def test_mapped_values_go_into_the_message_from_the_map_itself(tmp_path):
         }
     ]
     with open_store(write(tmp_path / "a.arrow", rows, "arrow"), index_dir=tmp_path / "index") as store:
-        slices = store.view(MAX_LENGTH).read(
-            np.array([0]), 2 if store.token_bytes == 2 else 4, weights=True, pixel_bytes=2
-        )
-        assert all(isinstance(piece, memoryview) for piece in (*slices.loss_weight, *slices.grids, *slices.pixels))
-        wider = store.view(MAX_LENGTH).read(np.array([0]), 4, pixel_bytes=4)
+        view, rows = store.view(MAX_LENGTH), np.array([0])
+        read = Destination.of(view.lengths(rows), pixel_bytes=2)
+        view.read(rows, view.lengths(rows), read)
+        assert all(isinstance(piece, memoryview) for piece in (*read.grids, *read.pixels))
+        wider = Destination.of(view.lengths(rows), weights=True, pixel_bytes=4)
+        view.read(rows, view.lengths(rows), wider)
         assert np.frombuffer(wider.pixels[0], dtype="<f4").tolist() == [1.0, 2.0, 3.0]
-        assert wider.loss_weight == []
+        assert wider.loss_weight.tolist() == [1.0, 0.5]

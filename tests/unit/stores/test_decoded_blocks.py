@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from view_reading import tokens_of
 
 from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import Shuffle
@@ -136,7 +137,7 @@ def test_a_full_shuffle_over_a_store_beyond_the_cache_is_right_and_costs_what_wa
     served = []
     for begin in range(0, rows, together):
         numbers = order.samples(Place(position=begin), together).row
-        tokens = np.frombuffer(b"".join(view.read(numbers, 2).tokens), np.uint16)
+        tokens = tokens_of(view, numbers, 2)
         assert tokens[::3].tolist() == tokens[2::3].tolist() == numbers.tolist()
         assert cache.counted_bytes <= 12_000
         served += numbers.tolist()
@@ -155,7 +156,7 @@ def test_a_block_shuffle_decodes_every_row_group_once_an_epoch(one_file, table, 
     decoded.clear()
     for begin in range(0, rows, 8):
         numbers = shuffled.rows(0, np.arange(begin, begin + 8))
-        tokens = np.frombuffer(b"".join(view.read(numbers, 2).tokens), np.uint16)
+        tokens = tokens_of(view, numbers, 2)
         assert tokens[::3].tolist() == numbers.tolist()
     assert len(decoded) == rows // per_group
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from view_reading import tokens_of
 
 from dataserver.errors import StoreRefusedError
 from dataserver.stores import open_store
@@ -38,8 +39,7 @@ def test_tokens_around_16_bits_are_served_as_they_are(opened, one_file, table, f
     view = opened(one_file(table([[1, token]], ids_type=pa.list_(pa.uint32())), form)).view(4)
     width = view.store.token_bytes
     assert width == (2 if token < 65_536 else 4)
-    (tokens,) = view.read(np.array([0]), width).tokens
-    assert np.frombuffer(tokens, f"<u{width}").tolist() == [1, token]
+    assert tokens_of(view, [0], width).tolist() == [1, token]
 
 
 def test_no_token_stands_for_something_else(opened, one_file, table):
@@ -91,6 +91,4 @@ def test_servers_with_indexes_of_their_own_serve_the_same_rows_under_one_name(tm
     rows = np.arange(first.view(3).rows)
     one, other = (store.view(3) for store in (first, second))
     assert one.store_rows(rows).tolist() == other.store_rows(rows).tolist()
-    assert [bytes(piece) for piece in one.read(rows, 2).tokens] == [
-        bytes(piece) for piece in other.read(rows, 2).tokens
-    ]
+    assert tokens_of(one, rows, 2).tolist() == tokens_of(other, rows, 2).tolist()

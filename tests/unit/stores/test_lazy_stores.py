@@ -14,6 +14,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from view_reading import read_view
 
 from dataserver.errors import (
     InvalidRequestError,
@@ -94,9 +95,9 @@ def seen_of(view, rows):
 
     def ask():
         served = rows[view.lengths(rows) > 0]
-        parts = view.read(served, 4, weights=True)
+        parts = read_view(view, served, weights=True)
         facts = (view.lengths(served), view.targets(served), view.weights(served), view.store_rows(served))
-        return [fact.tolist() for fact in facts] + [list(map(bytes, parts.tokens)), list(map(bytes, parts.loss_mask))]
+        return [fact.tolist() for fact in (*facts, parts.tokens, parts.loss_mask)]
 
     return when_known(ask)
 
@@ -339,7 +340,13 @@ import sys, hashlib
 from pathlib import Path
 import numpy as np
 from dataserver.stores import Admission, open_store
+from dataserver.stores.destination import Destination
 from dataserver.stores.unknown_blocks import when_known
+
+def tokens(at):
+    into = Destination.of(view.lengths(at), token_bytes=4)
+    view.read(at, view.lengths(at), into)
+    return into.tokens.tolist()
 
 store = open_store(sys.argv[1], admission=Admission.LAZY, index_dir=Path(sys.argv[2]))
 view = store.view(8)
@@ -350,7 +357,7 @@ found = {}
 for row in order:
     at = np.array([row])
     served = when_known(lambda: (view.lengths(at).tolist(), view.targets(at).tolist()))
-    found[int(row)] = (served, bytes(when_known(lambda: view.read(at, 4)).tokens[0]))
+    found[int(row)] = (served, when_known(lambda: tokens(at)))
     if len(sys.argv) > 4:
         print("row", flush=True)
 print(hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest(), flush=True)

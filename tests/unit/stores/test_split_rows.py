@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from view_reading import read_view
 
 from dataserver.batching.table import SourceTable
 from dataserver.errors import InvalidSpecError
@@ -41,10 +42,10 @@ def split_store(opened, one_file, table):
 
 
 def served(view, order):
-    slices = view.read(order, 4)
-    assert [len(mask) for mask in slices.loss_mask] == view.lengths(order).tolist()
-    assert b"".join(slices.loss_mask) == b"\1" * sum(map(len, slices.loss_mask))
-    tokens = [np.frombuffer(piece, "<u4").tolist() for piece in slices.tokens]
+    read, lengths = read_view(view, order), view.lengths(order)
+    assert read.loss_mask.tolist() == [1] * lengths.sum()
+    tokens = np.split(read.tokens, np.cumsum(lengths)[:-1])[: len(order)]
+    tokens = [row.tolist() for row in tokens]
     return list(zip(view.store_rows(order).tolist(), view.offsets(order).tolist(), tokens, strict=True))
 
 
@@ -112,8 +113,10 @@ def test_an_epoch_serves_every_piece_once(split_store, dp_world_size):
     batch = BatchSpec(step_tokens=32, micro_batch_tokens=16, max_epochs=1)
     found, cursor = [], planner.initial_cursor()
     while hasattr(plan := planner.plan(cursor, batch, dp_world_size), "rounds"):
-        slices = table.read(plan.samples)
-        found += [token for piece in slices.tokens for token in np.frombuffer(piece, "<u2").tolist()]
+        lengths = table.lengths(plan.samples)
+        room = table.room(lengths)
+        table.read(plan.samples, lengths, room)
+        found += room.tokens.tolist()
         assert table.offsets(plan.samples).max() <= 32
         cursor = plan.end
     lost = {40 + 3 + 16, 40 + 3 + 17 + 8, 40 + 3 + 17 + 9 + 26, 40 + 3 + 17 + 9 + 26 + 1 + 32}

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from view_reading import tokens_of
 
 from dataserver.errors import InvalidConfigError, StoreDamagedError
 from dataserver.stores import open_store, shard_rows
@@ -127,7 +128,7 @@ def test_shards_are_compared_with_the_manifest_in_turn(tmp_path, opened, write, 
 
 
 def _read(view):
-    view.read(np.arange(view.rows), 4)
+    tokens_of(view, np.arange(view.rows))
 
 
 def test_a_deleted_index_is_built_anew(path, index_dir, opened):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from view_reading import read_view
 
 from dataserver.errors import InvalidRequestError, OutOfRangeError, StoreDamagedError, StoreRefusedError
 from dataserver.run_spec import LongRows
@@ -42,10 +43,9 @@ def verdict(mask, max_length, long_rows):
 
 def gather(view, rows, token_bytes=4):
     """What `read` gives for `rows`, as lists."""
-    slices = view.read(rows, token_bytes)
-    tokens = [np.frombuffer(piece, f"<u{token_bytes}").tolist() for piece in slices.tokens]
-    assert [len(row) for row in tokens] == view.lengths(rows).tolist()
-    return tokens, [np.frombuffer(piece, np.uint8).tolist() for piece in slices.loss_mask]
+    read = read_view(view, rows, token_bytes)
+    bounds = np.cumsum(view.lengths(rows))[:-1]
+    return ([part.tolist() for part in np.split(whole, bounds)][: len(rows)] for whole in (read.tokens, read.loss_mask))
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
