@@ -1,13 +1,12 @@
-"""Rows of a mapped store into micro-batches, on one core, beside numpy's plain copy of as many bytes.
+"""Rows of a mapped store into micro-batches, on one core, beside numpy's plain copy of the same bytes.
 
-    copy       `np.copyto` of as many bytes from the mapped file, end to end: memory bandwidth
-    rows       the same rows in the same order, joined from slices that were cut beforehand: nothing but C's copying
-    numpy      the same rows, assigned one by one into an array by numpy
-    gather     row numbers to joined tokens and masks, as the server does it
+    copy       `np.copyto` of as many bytes from a mapped file, end to end: memory bandwidth
+    numpy      the same rows in the same order, by `np.take` where all are of one length, else `np.concatenate`
+    gather     row numbers to tokens and masks in their places, as the server does it
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
 All run over the same micro-batches, interleaved, in a process that is set up as the server is; what counts is CPU time.
-Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `rows` has
+Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `numpy` has
 the same ones.
 """
 
@@ -22,6 +21,7 @@ from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
+from dataserver.sampling.order import Samples
 from dataserver.sampling.union import plain_union
 from dataserver.server.memory import settle
 from dataserver.stores import open_store
@@ -56,11 +56,10 @@ def measure(shape, store, path, shuffle, capacity):
     batch = BatchSpec(step_tokens=2**22, micro_batch_tokens=capacity)
     planner = Planner.of_order(plain_union(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
     plan = planner.plan(planner.initial_cursor(), batch, 1)
-    whole = np.memmap(next(path.rglob("*.arrow")), np.uint8, mode="r")
+    columns = mapped_columns(table, path)
     ways = {
-        "copy": lambda: copy(plan, whole),
-        "rows": join_of_cut(plan, table),
-        "numpy": assign_rows(plan, table),
+        "copy": lambda: copy(plan, columns),
+        "numpy": by_numpy(plan, table, columns),
         "gather": lambda: gather(plan, table),
         "message": lambda: encode(plan, table),
     }
@@ -80,56 +79,66 @@ def measure(shape, store, path, shuffle, capacity):
         **rates,
         "gather / copy": rates["gather"].median / rates["copy"].median,
         "gather / numpy": rates["gather"].median / rates["numpy"].median,
-        "gather / rows": rates["gather"].median / rates["rows"].median,
         "message us": Spread.of([taken / len(plan.rounds) * 1e6 for taken in seconds["message"]]).median,
     }
 
 
-def copy(plan, whole):
-    """As many bytes as the micro-batches have, from one end of the file to the other, into new memory each."""
+def mapped_columns(table, path):
+    """Tokens and masks of all rows end to end, each mapped from a file of its own."""
+    rows = Samples(source=np.zeros(table.sizes[0], np.int32), row=np.arange(table.sizes[0]))
+    lengths = table.lengths(rows)
+    room = table.room(lengths)
+    table.read(rows, lengths, room)
+    columns = []
+    for name, values in (("tokens", room.tokens), ("mask", room.loss_mask)):
+        values.tofile(path / name)
+        columns.append(np.asarray(np.memmap(path / name, values.dtype, mode="r")))
+        columns[-1].sum()
+    return columns
+
+
+def copy(plan, columns):
+    """As many bytes as the micro-batches have, from one end of the files to the other, into new memory each."""
     at = 0
     for (indices,) in plan.rounds:
-        size = int(plan.lengths[indices].sum()) * 5
-        at = at if at + size <= len(whole) else 0
-        np.copyto(np.empty(size, np.uint8), whole[at : at + size])
+        size = int(plan.lengths[indices].sum())
+        at = at if at + size <= len(columns[0]) else 0
+        for column in columns:
+            np.copyto(np.empty(size, column.dtype), column[at : at + size])
         at += size
 
 
-def join_of_cut(plan, table):
-    cut = [table.read(plan.samples.take(indices)) for (indices,) in plan.rounds]
+def by_numpy(plan, table, columns):
+    all_lengths = table.lengths(Samples(source=np.zeros(table.sizes[0], np.int32), row=np.arange(table.sizes[0])))
+    ends = np.cumsum(all_lengths)
+    length = int(all_lengths[0])
+    if (all_lengths == length).all():
+        matrices = [column.reshape(-1, length) for column in columns]
+        chosen = [plan.samples.take(indices).row for (indices,) in plan.rounds]
 
-    def join():
-        for slices in cut:
-            b"".join(slices.tokens)
-            b"".join(slices.loss_mask)
+        def take():
+            for rows in chosen:
+                for matrix in matrices:
+                    np.take(matrix, rows, axis=0, out=np.empty((len(rows), length), matrix.dtype), mode="clip")
 
-    return join
-
-
-def assign_rows(plan, table):
-    cut = [table.read(plan.samples.take(indices)) for (indices,) in plan.rounds]
-    arrays = [
-        [np.frombuffer(piece, np.uint8) for piece in pieces]
-        for slices in cut
-        for pieces in (slices.tokens, slices.loss_mask)
+        return take
+    cut = [
+        [column[ends[row] - all_lengths[row] : ends[row]] for row in plan.samples.take(indices).row]
+        for (indices,) in plan.rounds
+        for column in columns
     ]
 
-    def assign():
-        for pieces in arrays:
-            out = np.empty(sum(map(len, pieces)), np.uint8)
-            at = 0
-            for piece in pieces:
-                out[at : at + len(piece)] = piece
-                at += len(piece)
+    def concatenate():
+        for pieces in cut:
+            np.concatenate(pieces)
 
-    return assign
+    return concatenate
 
 
 def gather(plan, table):
     for (indices,) in plan.rounds:
-        slices = table.read(plan.samples.take(indices))
-        b"".join(slices.tokens)
-        b"".join(slices.loss_mask)
+        lengths = plan.lengths[indices]
+        table.read(plan.samples.take(indices), lengths, table.room(lengths))
 
 
 def encode(plan, table):

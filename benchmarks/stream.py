@@ -27,6 +27,7 @@ from benchmarks.report import Spread, report
 from dataserver.client import DataClient
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
 from dataserver.stores import open_store
+from dataserver.stores.destination import Destination
 from dataserver.testing import write_store
 
 SAMPLES, RUNS, SEED = 120_000, 5, 3
@@ -121,9 +122,10 @@ def gathering(path, size):
         rows = random.integers(0, view.rows, 4 + 2 * tokens_wanted // 300)
         ends = np.cumsum(view.lengths(rows))
         rows = rows[: max(1, int(np.searchsorted(ends, tokens_wanted)))]
-        slices = view.read(rows, 4)
-        mask = np.packbits(np.frombuffer(b"".join(slices.loss_mask), dtype=np.uint8))
-        data = b"".join([mask.tobytes(), *slices.tokens])
+        lengths = view.lengths(rows)
+        room = Destination.of(lengths, token_bytes=4, mask=True)
+        view.read(rows, lengths, room)
+        data = np.packbits(room.loss_mask).tobytes() + room.tokens.tobytes()
         xxhash.xxh3_64_intdigest(data)
         return data.ljust(size, b"\0")[:size]
 

@@ -1,8 +1,8 @@
 """How a serving process treats memory: keep what messages are made of, and leave what never dies out of collections.
 
 A micro-batch is some megabytes that live for milliseconds. glibc gives such blocks back to the kernel and takes them
-again, zeroed page by page, which costs more than filling them. And the slices that a micro-batch is joined from are
-tracked by Python's garbage collector, which would look at every imported module once every few micro-batches.
+again, zeroed page by page, which costs more than filling them. And Python's garbage collector would look at every
+imported module, again and again.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _LARGEST_KEPT_BYTES: Final = 32 << 20
 # threads, or each would keep as much.
 _KEPT_BYTES: Final = 256 << 20
 
-# Objects that come to be before the youngest generation is looked at: more than the slices of usual micro-batches.
+# Objects that come to be before the youngest generation is looked at: more than a plan or a message makes.
 _YOUNG_OBJECTS: Final = 50_000
 
 

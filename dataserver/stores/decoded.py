@@ -161,3 +161,13 @@ class DecodedReader:
             shard=self._name,
             block=block,
         )
+
+
+def prepare_decoded(token_bytes: int, into: Destination) -> None:
+    """Have what copies rows of decoded blocks, whose tokens have `token_bytes`, compiled; `into` has no room."""
+    pairs = ((into.tokens, f"<u{token_bytes}"), (into.loss_mask, "u1"), (into.loss_weight, "<f4"))
+    for out, kind in pairs:
+        if out is not None:
+            copy_rows(np.zeros(0, dtype=kind), into.begins, into.begins, out, into.begins, what="")
+    if into.loss_mask is not None:
+        fill_rows(1, into.begins, into.loss_mask, into.begins)

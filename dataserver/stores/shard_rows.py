@@ -15,7 +15,7 @@ from dataserver.errors import InternalError, StoreDamagedError
 from dataserver.storage.disk_cache import DiskCache
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache
-from dataserver.stores.decoded import BlockFile, DecodedReader
+from dataserver.stores.decoded import BlockFile, DecodedReader, prepare_decoded
 from dataserver.stores.destination import Destination, ShardReader, grouped, part_of
 from dataserver.stores.files import ByteSource, ShardFiles
 from dataserver.stores.joint_map import map_jointly
@@ -97,6 +97,16 @@ class ShardRows:
                 part_of(numbers, at),
                 offsets=None if offsets is None else offsets[at],
             )
+
+    def prepare(self, token_bytes: int) -> None:
+        """Have what copies rows compiled for tokens of `token_bytes`, so that no first read waits for that."""
+        none = np.zeros(0, dtype=np.int64)
+        into = Destination.of(none, token_bytes=token_bytes, mask=True, weights=self._manifest.has_weights)
+        mapped = {span.layout: number for number, span in enumerate(self._neighbours) if span.layout is not None}
+        for number in mapped.values():
+            self._reader(number).read(none, none, into, None, offsets=None)
+        if self.decodes:
+            prepare_decoded(self._manifest.token_bytes, into)
 
     def decoded(self, shard: int) -> DecodedReader:
         """The reader of a shard that has to be decoded, by its number."""

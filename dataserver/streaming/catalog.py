@@ -105,10 +105,11 @@ def open_catalog(
     admitted: Callable[[str, Store], None] | None = None,
     counted: Callable[[str], object] = lambda _: None,
 ) -> StoreCatalog:
-    """Admit every configured store of samples; blocks. Raises what `open_store` raises, after closing what it opened.
+    """Admit every configured store of samples, and have what reads it compiled; blocks.
 
-    Those of conversations are coming: see `render_text_sources`. `admitted` is told of each store as it is ready,
-    `counted` of what comes of reads through the disk cache.
+    Raises what `open_store` raises, after closing what it opened. Stores of conversations are coming: see
+    `render_text_sources`. `admitted` is told of each store as it is ready, `counted` of what comes of reads through the
+    disk cache.
     """
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
@@ -128,6 +129,7 @@ def open_catalog(
                 storage_options=settings.storage,
                 disk_cache=disk_cache,
             )
+            stores[name].prepare()
             if admitted is not None:
                 admitted(name, stores[name])
     except BaseException:

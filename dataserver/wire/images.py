@@ -2,7 +2,7 @@
 
     small fields (by protobuf) | image_grid_thw tag, length, int64s | pixel_values tag, length, floats
 
-Pixel values are far larger than tokens: they go from the stores' slices into the message without another copy.
+Pixel values are far larger than tokens: they go from the stores into the message without another copy.
 """
 
 from collections.abc import Sequence
