@@ -136,7 +136,8 @@ class Receiver:
     def _receive(self) -> None:
         try:
             for data in self._call:
-                self._handle(decode_response(data))
+                for response in decode_response(data):
+                    self._handle(response)
         except grpc.RpcError as failed:
             if not self._stopping.is_set():
                 raise error_of(failed) from failed

@@ -60,6 +60,7 @@ class TextSources:
             try:
                 path = await self._rendered(name)
                 store = await asyncio.to_thread(open_store, path, index_dir=self._config.index_dir)
+                await asyncio.to_thread(store.prepare)
             except DataServerError as error:
                 self._fail(name, error.message)
             except Exception as error:

@@ -37,8 +37,10 @@ class Credits:
                 self._available.set_result(None)
         return self._available
 
-    def take(self) -> None:
-        """Use one up; there must be one."""
+    def take(self, most: int) -> int:
+        """Use up to `most` of them; how many. There must be one."""
         if self.left < 1:
             raise RuntimeError("a credit was taken that was not there")
-        self.left -= 1
+        taken = min(self.left, most)
+        self.left -= taken
+        return taken

@@ -13,13 +13,17 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
+import numpy as np
+
 from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError
 from dataserver.planning.plan import Plan
+from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import Samples
 from dataserver.stores.ahead import BlockRef, Wish
 from dataserver.stores.block_cache import NotDecodedError, without_decoding
+from dataserver.streaming.message_size import largest_message_bytes
 from dataserver.streaming.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -65,16 +69,28 @@ class Fetches:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def groups(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> list[range]:
+        """The rounds of a step, cut so that the micro-batches of each part come to `limit_bytes` at most, or are one.
+
+        Those with images are large, and those that are read through blocks need their blocks at one time: one each.
+        """
+        table, together = self._table_of(plan), 1
+        if not table.decodes and table.images is None:
+            largest = largest_message_bytes(batch, table.token_bytes, weighted=table.is_weighted)
+            together = max(1, limit_bytes // largest)
+        rounds = len(plan.rounds)
+        return [range(first, min(first + together, rounds)) for first in range(0, rounds, together)]
+
     async def encode(
-        self, plan: Plan, *, round_index: int, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
-    ) -> bytes:
-        """`encode_planned`, with its blocks loaded first if they are not held."""
+        self, plan: Plan, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
+    ) -> list[bytes]:
+        """`encode_planned` of some rounds, with their blocks loaded first if they are not held."""
         table = self._table_of(plan)
         encode = partial(
-            encode_planned,
+            _encode_rounds,
             plan,
             table,
-            round_index=round_index,
+            rounds=rounds,
             dp_rank=dp_rank,
             alignment=alignment,
             pad_to=pad_to,
@@ -85,7 +101,8 @@ class Fetches:
             try:
                 return await self._threads.encode(_from_what_is_held, encode)
             except NotDecodedError:
-                refs = await self._load(table, plan.samples.take(plan.rounds[round_index][dp_rank]))
+                indices = np.concatenate([plan.rounds[index][dp_rank] for index in rounds])
+                refs = await self._load(table, plan.samples.take(indices))
         return await self._threads.fetch(refs[0].store, encode)
 
     def close(self) -> None:
@@ -119,7 +136,24 @@ class Fetches:
             await self._threads.fetch(ref.store, ref.load_ahead)
 
 
-def _from_what_is_held(encode: Callable[[], bytes]) -> bytes:
+def _encode_rounds(
+    plan: Plan, table: SourceTable, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
+) -> list[bytes]:
+    return [
+        encode_planned(
+            plan,
+            table,
+            round_index=index,
+            dp_rank=dp_rank,
+            alignment=alignment,
+            pad_to=pad_to,
+            sync_weights=sync_weights,
+        )
+        for index in rounds
+    ]
+
+
+def _from_what_is_held(encode: Callable[[], list[bytes]]) -> list[bytes]:
     with without_decoding():
         return encode()
 

@@ -4,9 +4,9 @@
                    └─ ack ─────> supply
     send     opened, then per step: supply ─> step_begun, micro_batch …; perhaps offers; then end_of_run
 
-What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Within a step a few micro-batches
-are encoded ahead of the credits. After the end of the run the server goes on reading until the client half-closes, so
-that the last acks arrive.
+What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Within a step some micro-batches
+are encoded ahead of the credits, in groups: small ones share a thread's turn and, as far as credits go, a message.
+After the end of the run the server goes on reading until the client half-closes, so that the last acks arrive.
 """
 
 import asyncio
@@ -31,8 +31,12 @@ from dataserver.weight_sync import Offer, ShutdownHold
 
 log = logging.getLogger(__name__)
 
-# Micro-batches of a step that are encoded before their credit is there. Memory: this many messages a stream.
+# Groups of micro-batches of a step that are encoded before their credit is there. Memory: this many messages a stream.
 ENCODED_AHEAD = 2
+
+# What a group of small micro-batches may come to. A message costs the two sides some tenths of a millisecond whatever
+# its size, which is no more than copying this much does.
+TOGETHER_BYTES = 1 << 20
 
 # How long a message under way may take when the stream is to end.
 LAST_WRITE_S = 5.0
@@ -160,32 +164,39 @@ class StreamSession:
                 await self._send_micro_batches(supply, ready, ready.plan)
 
     async def _send_micro_batches(self, supply: Supply, step: ReadyStep, plan: Plan) -> None:
-        ahead: deque[asyncio.Task[bytes]] = deque()
+        ahead: deque[asyncio.Task[list[bytes]]] = deque()
+        limit = min(TOGETHER_BYTES, self._config.max_message_bytes)
+        groups = supply.fetches.groups(plan, supply.batch, limit)
         started = 0
         try:
-            for round_index in range(len(plan.rounds)):
-                while started < len(plan.rounds) and started <= round_index + ENCODED_AHEAD:
-                    ahead.append(asyncio.create_task(self._encode(supply, step, plan, started)))
+            for number, rounds in enumerate(groups):
+                while started < len(groups) and started <= number + ENCODED_AHEAD:
+                    ahead.append(asyncio.create_task(self._encode(supply, step, plan, groups[started])))
                     started += 1
-                data = await ahead.popleft()
-                await self._wait_for_credit(supply)
-                self._credits.take()
-                rounds_left = len(plan.rounds) - round_index - 1
-                if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
-                    supply.nearly_sent()
-                await self._write(data, supply)
-                self._metrics.micro_batches.inc()
-                self._metrics.bytes.inc(len(data))
-                self._metrics.tokens.inc(int(plan.lengths[plan.rounds[round_index][supply.dp_rank]].sum()))
+                await self._send_group(supply, plan, rounds, deque(await ahead.popleft()))
         finally:
             for task in ahead:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, round_index: int) -> bytes:
+    async def _send_group(self, supply: Supply, plan: Plan, rounds: range, waiting: "deque[bytes]") -> None:
+        while waiting:
+            await self._wait_for_credit(supply)
+            count = self._credits.take(len(waiting))
+            data = waiting.popleft() if count == 1 else b"".join([waiting.popleft() for _ in range(count)])
+            rounds_left = len(plan.rounds) - rounds.stop + len(waiting)
+            if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
+                supply.nearly_sent()
+            await self._write(data, supply)
+            self._metrics.micro_batches.inc(count)
+            self._metrics.bytes.inc(len(data))
+        tokens = sum(int(plan.lengths[plan.rounds[index][supply.dp_rank]].sum()) for index in rounds)
+        self._metrics.tokens.inc(tokens)
+
+    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, rounds: range) -> list[bytes]:
         return await supply.fetches.encode(
             plan,
-            round_index=round_index,
+            rounds=rounds,
             dp_rank=supply.dp_rank,
             alignment=supply.batch.alignment,
             pad_to=supply.batch.pad_to,

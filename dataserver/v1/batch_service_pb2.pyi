@@ -77,22 +77,22 @@ class Credit(_message.Message):
     def __init__(self, micro_batches: _Optional[int] = ...) -> None: ...
 
 class StreamMicroBatchesResponse(_message.Message):
-    __slots__ = ("opened", "step_begun", "micro_batch", "end_of_run", "offer", "shutdown_hold", "checksum")
+    __slots__ = ("opened", "step_begun", "end_of_run", "offer", "shutdown_hold", "micro_batches", "checksum")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     STEP_BEGUN_FIELD_NUMBER: _ClassVar[int]
-    MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
     END_OF_RUN_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     SHUTDOWN_HOLD_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCHES_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     opened: Opened
     step_begun: StepBegun
-    micro_batch: MicroBatch
     end_of_run: EndOfRun
     offer: _weight_sync_pb2.Offer
     shutdown_hold: ShutdownHold
+    micro_batches: _containers.RepeatedCompositeFieldContainer[MicroBatch]
     checksum: int
-    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ..., shutdown_hold: _Optional[_Union[ShutdownHold, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., step_begun: _Optional[_Union[StepBegun, _Mapping]] = ..., end_of_run: _Optional[_Union[EndOfRun, _Mapping]] = ..., offer: _Optional[_Union[_weight_sync_pb2.Offer, _Mapping]] = ..., shutdown_hold: _Optional[_Union[ShutdownHold, _Mapping]] = ..., micro_batches: _Optional[_Iterable[_Union[MicroBatch, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("base", "server_id", "offer")

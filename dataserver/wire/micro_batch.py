@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.checksum import checksum_of
-from dataserver.wire.fields import Payload, field, fields_of, read_varint, varint
+from dataserver.wire.fields import Payload, field, fields_of, varint
 from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
 
 NO_TARGET: Final = -100
@@ -129,7 +129,7 @@ def encode_micro_batch(
     loss_weight: NDArray[np.float32] | None = None,
     images: ImageSlices | None = None,
 ) -> bytes:
-    """Write a whole `StreamMicroBatchesResponse`.
+    """Write a whole `StreamMicroBatchesResponse` of one micro-batch. Several end to end are one response, too.
 
     `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. `loss_weight`: float32[m].
     Positions of those beyond the sub-sequences' are padding. `images`: those of n sub-sequences, in an image round.
@@ -167,21 +167,26 @@ def encode_micro_batch(
     return b"".join([varint(_RESPONSE_MICRO_BATCH), varint(length), *parts])
 
 
-def decode_micro_batch(data: bytes) -> MicroBatch:
-    """Read what `encode_micro_batch` wrote; the arrays are views of `data`.
+def decode_micro_batches(data: bytes) -> list[MicroBatch]:
+    """Read what `encode_micro_batch` wrote, once or several times end to end; the arrays are views of `data`.
 
     Raises `ChecksumMismatchError` when a bit of it differs from what was sent.
     """
     try:
-        _, begin = read_varint(data, 1)
-        return _decode(memoryview(data)[begin:])
+        return [_decode(payload) for tag, _, payload in fields_of(memoryview(data)) if _is_micro_batch(tag)]
     except (DecodeError, IndexError, OverflowError) as error:
-        raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batch") from error
+        raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batches") from error
 
 
-def is_micro_batch(data: bytes) -> bool:
-    """Tell whether a serialized `StreamMicroBatchesResponse` begins with a micro-batch."""
+def are_micro_batches(data: bytes) -> bool:
+    """Tell whether a serialized `StreamMicroBatchesResponse` carries micro-batches."""
     return data[:1] == bytes([_RESPONSE_MICRO_BATCH])
+
+
+def _is_micro_batch(tag: int) -> bool:
+    if tag != _RESPONSE_MICRO_BATCH:
+        raise DecodeError(f"field {tag >> 3} among micro-batches")
+    return True
 
 
 def _decode(data: memoryview) -> MicroBatch:

@@ -5,6 +5,7 @@ A micro-batch brings its own checksum. Every other message ends with one of all 
     fields (by protobuf) | checksum tag, 8 bytes little-endian
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from dataserver.errors import ChecksumMismatchError, InvalidRequestError
 from dataserver.v1 import batch_service_pb2
 from dataserver.weight_sync import Offer, OrchestratorAddress, ShutdownHold
 from dataserver.wire.messages import cursor_from_proto
-from dataserver.wire.micro_batch import MicroBatch, decode_micro_batch, is_micro_batch
+from dataserver.wire.micro_batch import MicroBatch, are_micro_batches, decode_micro_batches
 from dataserver.wire.offers import offer_from_proto, orchestrator_from_proto, shutdown_hold_from_proto
 
 
@@ -67,18 +68,18 @@ _CHECKSUM_FIELD_BYTES: Final = len(_CHECKSUM) + 8
 
 
 def encode_response(message: batch_service_pb2.StreamMicroBatchesResponse) -> bytes:
-    """Write a response that is no micro-batch, its checksum last."""
+    """Write a response without micro-batches, its checksum last."""
     content = message.SerializeToString()
     return content + _checksum_field(content)
 
 
-def decode_response(data: bytes) -> Response:
-    """Read one `StreamMicroBatchesResponse`; a micro-batch's arrays are views of `data`.
+def decode_response(data: bytes) -> Sequence[Response]:
+    """Read one `StreamMicroBatchesResponse`: one thing, or micro-batches, whose arrays are views of `data`.
 
     Raises `ChecksumMismatchError` when the bytes are not a response, or a damaged one.
     """
-    if is_micro_batch(data):
-        return decode_micro_batch(data)
+    if are_micro_batches(data):
+        return decode_micro_batches(data)
     if data[-_CHECKSUM_FIELD_BYTES:] != _checksum_field(data[:-_CHECKSUM_FIELD_BYTES]):
         raise ChecksumMismatchError(f"the server's message of {len(data)} bytes arrived damaged, or without a checksum")
     try:
@@ -86,7 +87,7 @@ def decode_response(data: bytes) -> Response:
     except DecodeError as error:
         raise ChecksumMismatchError(f"the server sent {len(data)} bytes that are no message of this stream") from error
     try:
-        return _decode_rare(message)
+        return [_decode_rare(message)]
     except InvalidRequestError as error:
         raise ChecksumMismatchError(f"the server sent an impossible message: {error}") from error
 

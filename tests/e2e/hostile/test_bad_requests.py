@@ -85,7 +85,7 @@ def test_a_wrong_message_in_an_open_stream_ends_it(wire: Wire, second, named):
     stage = set_stage(wire)
     opening = open_of(stage.run, stage.attempt, credits=1)
     talk = Talk(wire, [opening.SerializeToString()])
-    while talk.hear().WhichOneof("message") != "micro_batch":
+    while not talk.hear().micro_batches:
         pass
     talk.say((opening if second == "open" else second).SerializeToString())
     status, _ = talk.rest()

@@ -84,10 +84,14 @@ def record_rank(endpoint: str, opened: pb.Open) -> Sent:
             if response.HasField("step_begun"):
                 step, missing = response.step_begun.step, response.step_begun.rounds
                 sent[step, opened.world_rank].append(data)
-            elif response.HasField("micro_batch"):
-                sent[step, opened.world_rank].append(data)
-                missing -= 1
-                outbox.put(pb.StreamMicroBatchesRequest(credit=pb.Credit(micro_batches=1)))
+            elif count := len(response.micro_batches):
+                # How many come in one message is a matter of chance.
+                sent[step, opened.world_rank] += [
+                    pb.StreamMicroBatchesResponse(micro_batches=[one]).SerializeToString(deterministic=True)
+                    for one in response.micro_batches
+                ]
+                missing -= count
+                outbox.put(pb.StreamMicroBatchesRequest(credit=pb.Credit(micro_batches=count)))
                 if missing == 0:
                     outbox.put(pb.StreamMicroBatchesRequest(ack=pb.Ack(step=step)))
             elif response.HasField("end_of_run"):

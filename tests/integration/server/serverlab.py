@@ -30,6 +30,12 @@ def eventually(ready: Callable[[], object], limit_s: float = PATIENCE_S) -> None
         time.sleep(0.005)
 
 
+def one_by_one(message: pb.StreamMicroBatchesResponse) -> list[pb.StreamMicroBatchesResponse]:
+    """A response with several micro-batches as responses of one."""
+    found = [pb.StreamMicroBatchesResponse(micro_batches=[one]) for one in message.micro_batches]
+    return found or [message]
+
+
 class Rank:
     """A stream of one rank. Messages that arrive wait in a queue; so does the error that ends the stream."""
 
@@ -44,7 +50,8 @@ class Rank:
     def _read(self) -> None:
         try:
             for message in self.call:
-                self.received.put(message)
+                for part in one_by_one(message):
+                    self.received.put(part)
             self.received.put(ENDED)
         except grpc.RpcError as error:
             self.received.put(error)
@@ -53,6 +60,9 @@ class Rank:
         """The next message, which is of `kind`."""
         message = self.received.get(timeout=PATIENCE_S)
         assert isinstance(message, pb.StreamMicroBatchesResponse), message
+        if kind == "micro_batch":
+            (micro_batch,) = message.micro_batches
+            return micro_batch
         assert message.WhichOneof("message") == kind, message
         return getattr(message, kind)
 

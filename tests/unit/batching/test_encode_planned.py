@@ -19,6 +19,12 @@ from dataserver.wire.responses import decode_response
 MAX_LENGTH = 24
 
 
+def decoded_one(data):
+    """What a response carries, which is one thing."""
+    (one,) = decode_response(data)
+    return one
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """Two stores, one of either format, with the rows that they were written from."""
@@ -68,7 +74,7 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
                     pad_to=0,
                     sync_weights=False,
                 )
-                micro_batch = decode_response(data)
+                micro_batch = decoded_one(data)
                 assert (micro_batch.step, micro_batch.round) == (plan.step, round_index)
                 assert len(micro_batch.tokens) <= batch.micro_batch_tokens
                 targets += micro_batch.target_count
@@ -96,7 +102,7 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
     lengths = []
     for dp_rank in range(4):
         data = encode_planned(plan, table, round_index=0, dp_rank=dp_rank, alignment=1, pad_to=0, sync_weights=True)
-        micro_batch = decode_response(data)
+        micro_batch = decoded_one(data)
         assert micro_batch.sync_weights
         lengths.append(len(micro_batch.lengths))
         if not len(micro_batch.lengths):
@@ -115,8 +121,8 @@ def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_
     plan = planner.plan(planner.initial_cursor(), batch, 16)
     for group, dp_rank in itertools.product(range(len(plan.rounds)), range(16)):
         place = {"round_index": group, "dp_rank": dp_rank, "alignment": 8, "sync_weights": False}
-        padded = decode_response(encode_planned(plan, table, pad_to=pad_to, **place))
-        plain = decode_response(encode_planned(plan, table, pad_to=0, **place))
+        padded = decoded_one(encode_planned(plan, table, pad_to=pad_to, **place))
+        plain = decoded_one(encode_planned(plan, table, pad_to=0, **place))
         assert len(padded.tokens) % pad_to == 0
         assert 0 < len(padded.tokens) <= 64
         assert padded.padding == len(padded.tokens) - len(plain.tokens)

@@ -17,6 +17,12 @@ from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, encode_micro_batc
 from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response, encode_response
 
 
+def decoded_one(data):
+    """What a response carries, which is one thing."""
+    (one,) = decode_response(data)
+    return one
+
+
 @st.composite
 def packed(draw):
     """Draw (samples, alignment, dtype, positions of padding); a sample is (token ids, mask)."""
@@ -63,7 +69,7 @@ def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, roun
     data = encoded(*batch, step=step, round_index=round_index, sync_weights=sync_weights)
     message = pb.StreamMicroBatchesResponse.FromString(data)
     assert message.SerializeToString(deterministic=True) == data
-    body = message.micro_batch
+    (body,) = message.micro_batches
     assert (body.step, body.round, body.sync_weights) == (step, round_index, sync_weights)
     numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count, behind)
     covered = struct.pack(f"<9Q{len(body.lengths)}I", *numbers, 0, 0, *body.lengths) + body.loss_mask + body.tokens
@@ -74,7 +80,7 @@ def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, roun
 def test_what_is_decoded_is_what_was_encoded(batch):
     lengths, tokens, mask = laid_out(*batch)
     dtype = batch[2]
-    decoded = decode_response(encoded(*batch))
+    decoded = decoded_one(encoded(*batch))
     assert isinstance(decoded, MicroBatch)
     np.testing.assert_array_equal(decoded.lengths, lengths)
     np.testing.assert_array_equal(decoded.tokens, tokens)
@@ -98,22 +104,35 @@ def test_labels_and_positions_follow_a_reference_that_walks_token_by_token(batch
         labels += [token if bit else NO_TARGET for token, bit in following]
         positions += range(footprint)
         starts.append(starts[-1] + footprint)
-    decoded = decode_response(encoded(*batch))
+    decoded = decoded_one(encoded(*batch))
     assert decoded.labels.tolist() == labels
     assert decoded.positions.tolist() == positions
     assert decoded.cu_seqlens.tolist() == starts
     assert decoded.target_count == sum(label != NO_TARGET for label in labels)
 
 
+def test_responses_end_to_end_are_one_response():
+    parts = [encoded([[(5, 1), (6, 0)]] * count, 1, np.uint16, round_index=count) for count in range(3)]
+    together = decode_response(b"".join(parts))
+    assert [micro_batch.round for micro_batch in together] == [0, 1, 2]
+    assert all(same(one, decoded_one(part)) for one, part in zip(together, parts, strict=True))
+    message = pb.StreamMicroBatchesResponse.FromString(b"".join(parts))
+    assert [body.round for body in message.micro_batches] == [0, 1, 2]
+    assert message.SerializeToString(deterministic=True) == b"".join(parts)
+    for foreign in (encode_response(pb.StreamMicroBatchesResponse(opened=pb.Opened())), b"\x1a", b"x"):
+        with pytest.raises(ChecksumMismatchError):
+            decode_response(parts[0] + foreign)
+
+
 def test_every_damaged_byte_of_a_micro_batch_is_noticed():
     samples = [[(5, 1), (6, 0), (7, 1)], [(8, 0), (9, 1)]]
     whole = encoded(samples, 1, np.uint16)
-    original = decode_response(whole)
+    original = decoded_one(whole)
     for at in range(len(whole)):
         damaged = bytearray(whole)
         damaged[at] ^= 0x10
         try:
-            decoded = decode_response(bytes(damaged))
+            decoded = decoded_one(bytes(damaged))
         except ChecksumMismatchError:
             continue
         # What a flip makes of a tag may be another message, or a field that nobody knows; never other tokens.
@@ -123,7 +142,7 @@ def test_every_damaged_byte_of_a_micro_batch_is_noticed():
 @pytest.mark.parametrize("data", [b"\x1a", b"\x1a\x05ab", b"garbage", b"", b"\x1a\x02\x7f\x01", b"\x1a\x02\x08\xff"])
 def test_bytes_that_are_no_response_are_refused(data):
     with pytest.raises(ChecksumMismatchError):
-        decode_response(data)
+        decoded_one(data)
 
 
 def test_cursors_ride_along_unchanged():
@@ -137,17 +156,17 @@ def test_cursors_ride_along_unchanged():
         step=5, rounds=2, end=cursor_to_proto(cursor), plan_digest="d", sync_weights=True, last=True,
         target_count=10, token_count=20, sample_count=3, weight_sum=7.5,
     )  # fmt: skip
-    decoded = decode_response(encode_response(pb.StreamMicroBatchesResponse(step_begun=begun)))
+    decoded = decoded_one(encode_response(pb.StreamMicroBatchesResponse(step_begun=begun)))
     assert decoded == StepBegun(
         step=5, rounds=2, end=cursor, plan_digest="d", sync_weights=True, last=True,
         target_count=10, token_count=20, sample_count=3, weight_sum=7.5,
     )  # fmt: skip
     opened = pb.Opened(base=cursor_to_proto(cursor), server_id="a")
-    assert decode_response(encode_response(pb.StreamMicroBatchesResponse(opened=opened))) == Opened(
+    assert decoded_one(encode_response(pb.StreamMicroBatchesResponse(opened=opened))) == Opened(
         base=cursor, server_id="a"
     )
     ended = pb.EndOfRun(end=cursor_to_proto(cursor), reason="max_steps")
-    assert decode_response(encode_response(pb.StreamMicroBatchesResponse(end_of_run=ended))) == RunEnded(
+    assert decoded_one(encode_response(pb.StreamMicroBatchesResponse(end_of_run=ended))) == RunEnded(
         end=cursor, reason="max_steps"
     )
 
@@ -163,12 +182,12 @@ def test_every_single_flipped_bit_of_a_message_without_tokens_is_noticed(kind):
         "end_of_run": pb.StreamMicroBatchesResponse(end_of_run=pb.EndOfRun(end=place, reason="max_steps")),
     }[kind]
     whole = encode_response(response)
-    decode_response(whole)
+    decoded_one(whole)
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(ChecksumMismatchError):
-            decode_response(bytes(damaged))
+            decoded_one(bytes(damaged))
 
 
 def test_the_checksum_is_a_field_of_the_contract_and_must_be_there():
@@ -177,4 +196,4 @@ def test_the_checksum_is_a_field_of_the_contract_and_must_be_there():
     response.checksum = xxhash.xxh3_64_intdigest(content)
     assert response.SerializeToString() == whole
     with pytest.raises(ChecksumMismatchError, match="without a checksum"):
-        decode_response(content)
+        decoded_one(content)

@@ -18,6 +18,12 @@ from dataserver.wire.responses import decode_response
 PIXELS = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
 
+def decoded_one(data):
+    """What a response carries, which is one thing."""
+    (one,) = decode_response(data)
+    return one
+
+
 @st.composite
 def illustrated(draw):
     """Draw (grids, values) of each sub-sequence, a dtype and the width of a patch; sub-sequences have 1 to 3 images."""
@@ -61,7 +67,7 @@ def test_the_bytes_are_exactly_those_of_protobuf(drawn, weighted):
     data = encoded(count, weights=weights, images=slices_of(*drawn))
     message = pb.StreamMicroBatchesResponse.FromString(data)
     assert message.SerializeToString(deterministic=True) == data
-    body = message.micro_batch
+    (body,) = message.micro_batches
     assert body.HasField("images")
     images = body.images.SerializeToString(deterministic=True)
     numbers = (3, 1, 1, 2, 4, body.target_count, 0, len(body.loss_weight), len(images))
@@ -73,7 +79,7 @@ def test_the_bytes_are_exactly_those_of_protobuf(drawn, weighted):
 @given(illustrated())
 def test_images_are_read_as_they_were_given_with_the_sub_sequence_of_each(drawn):
     grids, pixels, dtype, width = drawn
-    images = decode_response(encoded(len(grids), images=slices_of(*drawn))).images
+    images = decoded_one(encoded(len(grids), images=slices_of(*drawn))).images
     assert images.pixel_values.dtype == dtype
     assert images.pixel_values.shape[1:] == (width,)
     assert images.image_grid_thw.dtype == np.int64
@@ -85,22 +91,22 @@ def test_images_are_read_as_they_were_given_with_the_sub_sequence_of_each(drawn)
 
 
 def test_a_micro_batch_without_samples_tells_that_its_round_is_of_images():
-    images = decode_response(encoded(0, images=slices_of([], [], PIXELS[2], 5))).images
+    images = decoded_one(encoded(0, images=slices_of([], [], PIXELS[2], 5))).images
     assert images.pixel_values.shape == (0, 5)
     assert images.pixel_values.dtype == np.float16
     assert images.image_grid_thw.shape == (0, 3)
-    assert decode_response(encoded(0)).images is None
+    assert decoded_one(encoded(0)).images is None
 
 
 @given(st.lists(st.floats(0, 2.0**100, width=32), min_size=8, max_size=8))
 def test_weights_are_float32_and_labels_have_those_of_the_tokens_that_they_predict(values):
     weights = np.array(values, dtype=np.float32)
-    decoded = decode_response(encoded(2, weights=weights))
+    decoded = decoded_one(encoded(2, weights=weights))
     assert decoded.loss_weight.dtype == np.float32
     assert not decoded.loss_weight.flags.writeable
     np.testing.assert_array_equal(decoded.loss_weight, weights)
     assert decoded.label_weights.tolist() == [0, weights[2], 0, 0, 0, weights[6], 0, 0]
-    unweighted = decode_response(encoded(2))
+    unweighted = decoded_one(encoded(2))
     assert unweighted.loss_weight is None
     assert unweighted.label_weights.tolist() == [0, 1, 0, 0, 0, 1, 0, 0]
 
@@ -109,12 +115,12 @@ def test_every_damaged_byte_is_noticed():
     grids = [np.array([[1, 2, 1]], dtype="<i8"), np.array([[1, 1, 1], [1, 1, 2]], dtype="<i8")]
     pixels = [np.ones((2, 3), dtype="<f4"), np.ones((3, 3), dtype="<f4")]
     whole = encoded(2, weights=np.ones(8, dtype=np.float32), images=slices_of(grids, pixels, PIXELS[4], 3))
-    original = decode_response(whole)
+    original = decoded_one(whole)
     for at in range(len(whole)):
         damaged = bytearray(whole)
         damaged[at] ^= 0x10
         try:
-            decoded = decode_response(bytes(damaged))
+            decoded = decoded_one(bytes(damaged))
         except ChecksumMismatchError:
             continue
         # What a flip makes of a tag may be another message, or a field that nobody knows; never other values.
@@ -151,14 +157,14 @@ GRID = np.array([[1, 2, 2]], dtype="<i8").tobytes()
 )
 def test_images_that_do_not_fit_together_are_refused_whatever_their_checksum(changed):
     whole = ImageSlices(pixel_bytes=2, patch_values=5, grids=[GRID, GRID], pixels=[bytes(40), bytes(40)])
-    assert decode_response(encoded(2, images=whole)).images.counts.tolist() == [1, 1]
+    assert decoded_one(encoded(2, images=whole)).images.counts.tolist() == [1, 1]
     with pytest.raises(ChecksumMismatchError, match="step 3, round 1"):
-        decode_response(encoded(2, images=replace(whole, **changed)))
+        decoded_one(encoded(2, images=replace(whole, **changed)))
 
 
 def test_weights_of_another_number_of_positions_are_refused():
     with pytest.raises(ChecksumMismatchError, match="weight bytes"):
-        decode_response(encoded(2, weights=np.ones(7, dtype=np.float32)))
+        decoded_one(encoded(2, weights=np.ones(7, dtype=np.float32)))
 
 
 def test_values_are_not_copied_before_the_message_is_joined():
