@@ -2,9 +2,10 @@
 
     tcp        a socket that sends one constant buffer of the same size over and over
     tcp+work   a socket whose sender gathers and hashes the same micro-batches: what any transport pays
+    grpc       grpc.aio sends one constant message, as large as the stream's, over and over to our client's kind of channel
     stream     `dataserver serve` and `dataserver.client`: plan, gather, checksum, gRPC, checksum, views
 
-The three run interleaved. The client reads every token once (a sum), so that views are not free.
+The four run interleaved. The client reads every token once (a sum), so that views are not free.
 CPU seconds are those of the whole server process and of the whole client, per 10^9 tokens.
 """
 
@@ -20,14 +21,19 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+import grpc
 import numpy as np
+import uvloop
 import xxhash
 
 from benchmarks.report import Spread, report
 from dataserver.client import DataClient
+from dataserver.client.connection import Channels, ConnectionSettings
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
 from dataserver.stores import open_store
 from dataserver.stores.destination import Destination
+from dataserver.streaming.message_size import largest_message_bytes
+from dataserver.streaming.session import TOGETHER_BYTES
 from dataserver.testing import write_store
 
 SAMPLES, RUNS, SEED = 120_000, 5, 3
@@ -62,7 +68,8 @@ def compare(shape, capacity, longest, path, endpoint, process):
         order=OrderSpec(sources=(Source(store="bench"),), max_length=longest, seed=SEED),
         batch=BatchSpec(step_tokens=STEP_TOKENS, micro_batch_tokens=max(capacity, longest), max_epochs=1),
     )
-    rates = {"tcp": [], "tcp+work": [], "stream": []}
+    rates = {"tcp": [], "tcp+work": [], "grpc": [], "stream": []}
+    largest = largest_message_bytes(spec.batch, 4)
     server_cpu, client_cpu = [], []
     for run in range(RUNS):
         cpu_before, began = cpu_seconds(process.pid), time.process_time()
@@ -73,14 +80,19 @@ def compare(shape, capacity, longest, path, endpoint, process):
         rates["stream"].append(total / seconds / 1e9)
         rates["tcp"].append(total / over_tcp(size, count, None) / 1e9)
         rates["tcp+work"].append(total / over_tcp(size, count, path) / 1e9)
+        together = max(1, TOGETHER_BYTES // largest)
+        rates["grpc"].append(total / over_grpc(size * together, count // together + 1) / 1e9)
     stream_rate = Spread.of(rates["stream"])
     return {
         "lengths": shape,
         "micro-batch tokens": capacity,
         "tcp": Spread.of(rates["tcp"]),
         "tcp+work": Spread.of(rates["tcp+work"]),
+        "grpc": Spread.of(rates["grpc"]),
         "stream": stream_rate,
+        "grpc / tcp": Spread.of(rates["grpc"]).median / Spread.of(rates["tcp"]).median,
         "stream / tcp": stream_rate.median / Spread.of(rates["tcp"]).median,
+        "stream / grpc": stream_rate.median / Spread.of(rates["grpc"]).median,
         "stream / tcp+work": stream_rate.median / Spread.of(rates["tcp+work"]).median,
         "server CPU s / 1e9 tokens": Spread.of(server_cpu),
         "client CPU s / 1e9 tokens": Spread.of(client_cpu),
@@ -157,6 +169,43 @@ def over_tcp(size, count, store):
                     received += connection.recv_into(view[received:])
                 np.frombuffer(buffer, dtype=np.uint32, count=size // 4).sum()
         seconds = time.perf_counter() - began
+    sender.join()
+    return seconds
+
+
+def serve_constant(size, count, ports):
+    async def serve():
+        server = grpc.aio.server(options=[("grpc.max_send_message_length", -1)])
+
+        async def send(_request, call):
+            data = bytes(size)
+            for _ in range(count):
+                await call.write(data)
+
+        handler = grpc.unary_stream_rpc_method_handler(send, None, None)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("constant", {"Send": handler}),))
+        ports.put(server.add_insecure_port("127.0.0.1:0"))
+        await server.start()
+        await server.wait_for_termination()
+
+    uvloop.run(serve())
+
+
+def over_grpc(size, count):
+    """Seconds to receive `count` messages of `size` bytes from another process and sum them."""
+    context = get_context("spawn")
+    ports = context.Queue()
+    sender = context.Process(target=serve_constant, args=(size, count, ports), daemon=True)
+    sender.start()
+    endpoint = f"127.0.0.1:{ports.get()}"
+    channels = Channels(ConnectionSettings(endpoints=(endpoint,), token=None, ca=None))
+    messages = channels.channel(endpoint).unary_stream("/constant/Send", None, None)(b"", wait_for_ready=True)
+    began = time.perf_counter()
+    for data in messages:
+        np.frombuffer(data, dtype=np.uint32, count=size // 4).sum()
+    seconds = time.perf_counter() - began
+    channels.close()
+    sender.terminate()
     sender.join()
     return seconds
 
