@@ -29,12 +29,12 @@ async def test_who_waits_is_woken_by_a_grant_and_waits_again_when_it_is_used_up(
     assert not waiting.done()
     granted.grant(2)
     assert waiting.done()
-    granted.take()
+    assert granted.take(1) == 1
     assert granted.available().done()
-    granted.take()
+    assert granted.take(3) == 1
     assert not granted.available().done()
 
 
 def test_a_credit_that_is_not_there_cannot_be_taken() -> None:
     with pytest.raises(RuntimeError):
-        Credits().take()
+        Credits().take(1)
