@@ -2,7 +2,7 @@
 
     tcp        a socket that sends one constant buffer of the same size over and over
     tcp+work   a socket whose sender gathers and hashes the same micro-batches: what any transport pays
-    grpc       grpc.aio sends one constant message, as large as the stream's, over and over to our client's kind of channel
+    grpc       grpc.aio sends one constant message, as large as the stream's, over and over to a channel as our client's
     stream     `dataserver serve` and `dataserver.client`: plan, gather, checksum, gRPC, checksum, views
 
 The four run interleaved. The client reads every token once (a sum), so that views are not free.
