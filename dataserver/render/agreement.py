@@ -22,9 +22,9 @@ class OwnTemplate:
         self._template = ChatTemplate(tokenizer)
         self._backend = tokenizer.backend_tokenizer
 
-    def is_of(self, renderer: Any) -> bool:  # noqa: ANN401 - a renderer of the package
-        """Whether it is the template that the family's renderer was written after."""
-        return self.difference(renderer.render(_PROBE).token_ids, _PROBE, ()) is None
+    def parting(self, renderer: Any) -> str | None:  # noqa: ANN401 - a renderer of the package
+        """Where it does not write a plain conversation as the family does; None where it does, or cannot."""
+        return self.difference(renderer.render(_PROBE).token_ids, _PROBE, ())
 
     def difference(self, input_ids: Sequence[int], messages: Sequence[Message], tools: Sequence[Json]) -> str | None:
         """Where the words of `input_ids` are not the template's; None where they are, or where it has none to give."""

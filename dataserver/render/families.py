@@ -3,7 +3,7 @@
 It knows of each token which message it belongs to, whether the model would have sampled it, and whether it is body or
 scaffolding, so that nothing has to be searched for. https://github.com/PrimeIntellect-ai/renderers
 
-Where the tokenizer has a chat template of this family, both have to give the same words: see `agreement`.
+Where the tokenizer has a chat template, both have to give the same words: see `agreement`.
 """
 
 from typing import Any, TypeAlias
@@ -24,10 +24,18 @@ Built: TypeAlias = Any
 
 
 class FamilyRenderer:
-    """See `sample.Renderer`. `own`: None where the tokenizer has no template, or one of another kind."""
+    """See `sample.Renderer`. `own`: None where the tokenizer has no template."""
 
-    def __init__(self, renderer: PackageRenderer, name: str, options: RenderOptions, own: OwnTemplate | None) -> None:
+    def __init__(
+        self,
+        renderer: PackageRenderer,
+        tokenizer: Tokenizer,
+        name: str,
+        options: RenderOptions,
+        own: OwnTemplate | None,
+    ) -> None:
         self._renderer = renderer
+        self._tokenizer = tokenizer
         self._options = options
         self.own = own
         self._bodies = frozenset(options.roles) - {"assistant"}
@@ -56,12 +64,38 @@ class FamilyRenderer:
         bodies = np.array([role in self._bodies for role in roles] + [False])
         selected = np.array([*selected_messages(conversation, self._options), False])
         sampled, content = np.array(built.sampled_mask, np.bool_), np.array(built.is_content, np.bool_)
-        said = (sampled & turns[owner]) | (content & bodies[owner])
-        mask = said & selected[owner]
+        body = content & bodies[owner]
+        joined = self._joined(ids, np.where(body & selected[owner], owner, -1), conversation)
+        said = (sampled & turns[owner]) | body
+        mask = said & selected[owner] & ~joined
         if turns[-2] and not self._is_closed(ids[said]):
             # A turn that only the next one would have closed. Whoever answers has to stop there all the same.
             ids, mask = np.append(ids, np.int32(self._stop_ids[0])), np.append(mask, selected[-2])
-        return Sample(input_ids=ids, loss_mask=mask)
+        return Sample(input_ids=ids, loss_mask=mask, joined=int(np.count_nonzero(joined)))
+
+    def _joined(
+        self, ids: NDArray[np.int32], owner: NDArray[np.int64], conversation: Conversation
+    ) -> NDArray[np.bool_]:
+        """Which tokens of bodies hold scaffolding too: `}` with the line break that the template writes behind it.
+
+        `owner`: the message of each token of a body, or -1. The package counts them among the body.
+        """
+        joined = np.zeros(len(ids), np.bool_)
+        for index in np.unique(owner[owner >= 0]).tolist():
+            at, content = np.flatnonzero(owner == index), conversation.messages[index].get("content")
+            text: str = self._tokenizer.decode(ids[at])
+            if not isinstance(content, str) or text.strip() != content.strip():
+                continue  # a body that the template writes in another way, as JSON for instance
+            said = content if content in text else content.strip()
+            before = text.find(said)
+            joined[at[: self._holding(ids[at], before)]] = True
+            joined[at[::-1][: self._holding(ids[at], len(text) - before - len(said), from_end=True)]] = True
+        return joined
+
+    def _holding(self, ids: NDArray[np.int32], length: int, *, from_end: bool = False) -> int:
+        """How many tokens at the beginning, or at the end, hold so many characters."""
+        parts = (ids[len(ids) - count :] if from_end else ids[:count] for count in range(len(ids) + 1))
+        return next(count for count, part in enumerate(parts) if len(self._tokenizer.decode(part)) >= length)
 
     def _is_closed(self, said: NDArray[np.int32]) -> bool:
         return len(said) > 0 and int(said[-1]) in self._stop_ids
@@ -70,7 +104,8 @@ class FamilyRenderer:
 def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | None:
     """The renderer of the family that the options name, or, for `auto`, of this very model; None if there is none.
 
-    Raises `InvalidConfigError` for a family that there is not, or that does not suit the tokenizer.
+    Raises `InvalidConfigError` for a family that there is not, or that does not suit the tokenizer or its template. For
+    `auto` a template that writes otherwise wins: a name may be that of several models.
     """
     from renderers.base import MODEL_RENDERER_MAP, create_renderer  # noqa: PLC0415
     from renderers.configs import config_from_name  # noqa: PLC0415
@@ -93,4 +128,11 @@ def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | 
             "which gives no offsets: use a fast tokenizer (tokenizer.json)"
         )
     own = OwnTemplate(tokenizer) if getattr(tokenizer, "is_fast", False) and tokenizer.chat_template else None
-    return FamilyRenderer(renderer, name, options, own if own is not None and own.is_of(renderer) else None)
+    if own is not None and (where := own.parting(renderer)) is not None:
+        if options.family == "auto":
+            return None
+        raise InvalidConfigError(
+            f"family = {name!r} and the chat template in '{options.tokenizer}' do not write the same, {where}. Which "
+            "is the model's? Use family = template; or take the template out of the tokenizer's directory"
+        )
+    return FamilyRenderer(renderer, tokenizer, name=name, options=options, own=own)
