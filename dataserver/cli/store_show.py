@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,12 +78,16 @@ def _print(views: "list[RowView]") -> None:
 
 
 def _text(view: "RowView", *, marked: bool) -> "Text":
-    """Colours on a terminal; where there are none, targets stand between marks."""
+    """Colours on a terminal; where there are none, each stretch of targets stands between marks."""
     from rich.text import Text
 
+    from dataserver.render.view import visible
+
     text = Text()
-    for run in view.runs:
-        style = "black on green" if run.is_target else "dim"
-        words = f"⟦{run.text}⟧" if marked and run.is_target else run.text
-        text.append(words, style=f"bold {style}" if run.is_control else style)
+    for is_target, runs in groupby(view.runs, lambda run: run.is_target):
+        text.append("⟦" * (marked and is_target))
+        for run in runs:
+            colour = "black on green" if is_target else "cyan" if run.is_control else "dim"
+            text.append(visible(run), style=f"bold {colour}" if run.is_control else colour)
+        text.append("⟧" * (marked and is_target))
     return text

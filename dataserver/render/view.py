@@ -5,6 +5,7 @@
 A mask that is wrong by one token stands out in colour and nowhere else.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
@@ -42,7 +43,17 @@ class RowView:
         """Its figures in a line."""
         share = self.targets / max(self.tokens, 1)
         dropped = f", not served: {self.reason}" if self.reason else ""
-        return f"row {self.row}: {self.tokens} tokens, {self.targets} targets ({share:.0%}){dropped}"
+        return f"row {self.row}: {self.tokens} tokens, {self.targets} targets ({share:.0%}){self._ends}{dropped}"
+
+    @property
+    def _ends(self) -> str:
+        """What stretches of targets end with: a turn that is learnt to its end has its stop token there."""
+        groups = (list(members) for is_target, members in groupby(self.runs, lambda run: run.is_target) if is_target)
+        ends = Counter(group[-1].text if group[-1].is_control else "words" for group in groups)
+        if not ends:
+            return ""
+        stretches = f"{ends.total()} stretch{'' if ends.total() == 1 else 'es'}"
+        return f" in {stretches}, ending with {', '.join(f'{text} ({count})' for text, count in ends.most_common())}"
 
 
 def view_row(
@@ -70,6 +81,11 @@ def _runs(tokenizer: Tokenizer, ids: list[int], mask: list[int]) -> Iterator[Run
         yield Run(text=tokenizer.decode(tokens), tokens=len(tokens), is_target=is_target, is_control=at >= 0)
 
 
+def visible(run: Run) -> str:
+    """Its text, with a sign for each line break that is a target: a colour does not show on white space."""
+    return run.text.replace("\n", "↵\n") if run.is_target else run.text
+
+
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; color: #222; background: #fff }}
@@ -78,7 +94,7 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid #ccc; b
 .control {{ font-weight: bold; outline: 1px solid #999; border-radius: 3px }}
 </style></head><body><h1>{title}</h1>
 <p><span class="target">targets</span> <span class="context">context</span>
-<span class="control">control tokens</span></p>
+<span class="control">control tokens</span>, and ↵ where a line break is a target</p>
 {rows}</body></html>
 """
 
@@ -91,7 +107,7 @@ def page(title: str, rows: Iterable[RowView]) -> str:
 def _row_on_page(view: RowView) -> str:
     runs = "".join(
         f'<span class="{"target" if run.is_target else "context"}{" control" if run.is_control else ""}">'
-        f"{escape(run.text)}</span>"
+        f"{escape(visible(run))}</span>"
         for run in view.runs
     )
     return f"<h2>{escape(view.title)}</h2><pre>{runs}</pre>\n"

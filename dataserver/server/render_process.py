@@ -35,7 +35,7 @@ _TELL_EVERY_S: Final = 0.5
 _MESSAGE_BYTES: Final = 16_000
 
 # Rendering takes every core, and streams go first.
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 
 _REASONS: Final = {reason.error: reason.name for reason in REASONS}
 

@@ -38,7 +38,8 @@ def show(*words):
 def test_targets_stand_between_marks_where_there_are_no_colours(store, chatml, sample):
     shown = show(store, "--tokenizer", chatml).stdout
     assert f"row 0: {len(sample.input_ids)} tokens, {sum(sample.loss_mask)} targets" in shown
-    assert "Grüße <b> 🙂<|im_end|>\n<|im_start|>assistant\n⟦it sleeps 你好⟧⟦<|im_end|>⟧\n" in shown
+    assert "Grüße <b> 🙂<|im_end|>\n<|im_start|>assistant\n⟦it sleeps 你好<|im_end|>⟧\n" in shown
+    assert "in 1 stretch, ending with <|im_end|> (1)\n" in shown
     assert "row 1: 2 tokens, 0 targets (0%), not served: no_target" in shown
 
 

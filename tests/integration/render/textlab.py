@@ -8,7 +8,7 @@ from pathlib import Path
 from dataserver.client import DataClient
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 
-LIMIT_S = 120.0
+LIMIT_S = 280.0
 
 ROWS = [
     {"messages": [{"role": "user", "content": f"question {n}"}, {"role": "assistant", "content": f"answer {n}"}]}
