@@ -6,7 +6,7 @@ scaffolding, so that nothing has to be searched for. https://github.com/PrimeInt
 Where the tokenizer has a chat template, both have to give the same words: see `agreement`.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from dataserver.render_options import RenderOptions
 # A renderer of the package, and what it builds: neither has types that hold over families.
 PackageRenderer: TypeAlias = Any
 Built: TypeAlias = Any
+
+# The day that is written where a family would write today's, which no sample may depend on.
+_DAY: Final = "2025-06-28"
 
 
 class FamilyRenderer:
@@ -101,6 +104,19 @@ class FamilyRenderer:
         return len(said) > 0 and int(said[-1]) in self._stop_ids
 
 
+def config_of(name: str) -> Any:  # noqa: ANN401 - each family has a type of its own
+    """How the package renders a family: as it is by default, but that no clock has a say.
+
+    Raises whatever the package raises for a family that there is not.
+    """
+    from renderers.configs import config_from_name  # noqa: PLC0415
+
+    config = config_from_name(name)
+    if getattr(config, "conversation_start_date", "") is None:
+        return config.model_copy(update={"conversation_start_date": _DAY})
+    return config
+
+
 def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | None:
     """The renderer of the family that the options name, or, for `auto`, of this very model; None if there is none.
 
@@ -108,14 +124,13 @@ def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | 
     `auto` a template that writes otherwise wins: a name may be that of several models.
     """
     from renderers.base import MODEL_RENDERER_MAP, create_renderer  # noqa: PLC0415
-    from renderers.configs import config_from_name  # noqa: PLC0415
 
     name = MODEL_RENDERER_MAP.get(tokenizer.name_or_path) if options.family == "auto" else options.family
     if name is None:
         return None
     lean = LeanTokenizer(tokenizer) if getattr(tokenizer, "is_fast", False) else tokenizer
     try:
-        renderer = create_renderer(lean, config_from_name(name))
+        renderer = create_renderer(lean, config_of(name))
     except Exception as error:
         raise InvalidConfigError(
             f"family = {name!r} cannot render with the tokenizer {tokenizer.name_or_path!r} ({error}): "

@@ -17,7 +17,7 @@ from dataserver.render.sample import Renderer
 from dataserver.render.templates import TemplateRenderer
 from dataserver.render_options import RenderOptions
 
-RENDER_VERSION: Final = 3
+RENDER_VERSION: Final = 4
 """Tick it when the same conversation would give other tokens or another mask."""
 
 # Files that decide about tokens and templates; weights beside them do not.

@@ -9,7 +9,7 @@ from renderlab.words import conversation
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import Conversation
-from dataserver.render.families import family_of
+from dataserver.render.families import config_of, family_of
 from dataserver.render.lean_tokenizer import LeanTokenizer
 from dataserver.render.sample import selected_messages
 from dataserver.render.tokenizer import load_tokenizer, open_renderer
@@ -103,3 +103,12 @@ def test_a_token_that_joins_a_body_with_scaffolding_is_no_target_and_counted():
         sample = renderer.render(given)
         assert tokenizer.decode(sample.input_ids[sample.loss_mask]) == trained
         assert sample.joined == joined, said
+
+
+def test_no_family_asks_a_clock():
+    from renderers.base import MODEL_RENDERER_MAP
+
+    for name in set(MODEL_RENDERER_MAP.values()):
+        days = {field: value for field, value in config_of(name).model_dump().items() if "date" in field}
+        assert all(isinstance(day, str) and any(map(str.isdigit, day)) for day in days.values()), name
+    assert config_of("gpt-oss").conversation_start_date == "2025-06-28"

@@ -1,7 +1,7 @@
 """Real vocabularies, out of packages that ship them, with the control tokens and chat templates of model families.
 
-The templates are those that the models ship, as the `trl` package keeps them to recognise models by. Not here, because
-no package has their template or vocabulary: Kimi, MiniMax, Hunyuan, Laguna, Inkling, GLM-5, DeepSeek-V4, GPT-OSS.
+The templates are those that the models ship, as the `trl` package keeps them to recognise models by. Which families are
+not here, and why, is told in docs/render.md.
 """
 
 from dataclasses import dataclass
