@@ -1,10 +1,11 @@
 """How the Ray engine scales: conversations rendered by one worker and by two, in clusters of this machine.
 
-    rate   rows a second from the first part's beginning to the last part's end, so that Ray's start does not count
-    busy   seconds that workers rendered in each second of that: 2 where both always had work
+    rate   rows a second
+    busy   seconds that workers rendered in each second: 2 where both always had work
 
-Where other programs take the processors, `busy` still tells whether the work was shared out: it is what `rate` gains by
-with a processor for each worker. Runs are interleaved.
+Both from the moment at which all workers render to the one at which the last part is begun, so that neither Ray's start
+nor the rest that one worker ends alone counts. Where other programs take the processors, `busy` still tells whether the
+work was shared out: it is what `rate` gains by with a processor for each worker. Runs are interleaved.
 """
 
 import os
@@ -17,6 +18,7 @@ from benchmarks import render as single
 from benchmarks.report import Spread, report
 from dataserver.render.job import Work
 from dataserver.render.on_ray import RayEngine
+from dataserver.render.part import part_name
 from dataserver.render.rows import chunks_of, find_input
 from dataserver.render_options import RenderOptions
 
@@ -51,11 +53,15 @@ def render(folder, out, workers):
     source = find_input(folder / "chats.jsonl")
     options = RenderOptions(tokenizer=folder / "qwen3", family="qwen3")
     out.mkdir()
-    work = Work(source=source, chunks=chunks_of(source), options=options, directory=out)
-    rows = sum(counts.rows for _, counts in RayEngine(None, workers)(work))
-    spans = [span(path) for path in out.glob("*.arrow")]
-    seconds = max(end for _, end in spans) - min(begin for begin, _ in spans)
-    return rows / seconds, sum(end - begin for begin, end in spans) / seconds
+    chunks = chunks_of(source)
+    work = Work(source=source, chunks=chunks, options=options, directory=out)
+    parts = [(*span(out / part_name(number)), counts.rows) for number, counts in RayEngine(None, workers)(work)]
+    begins = sorted(begin for begin, _, _ in parts)
+    first = next(at for at in begins if sum(begin <= at < end for begin, end, _ in parts) == workers)
+    seconds = begins[-1] - first
+    within = [(max(0.0, min(end, begins[-1]) - max(begin, first)), end - begin, rows) for begin, end, rows in parts]
+    rate = sum(rows * shared / taken for shared, taken, rows in within) / seconds
+    return rate, sum(shared for shared, _, _ in within) / seconds
 
 
 def span(part):
