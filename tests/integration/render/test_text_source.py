@@ -4,13 +4,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from textlab import ROWS, text_source, write_lines
+from textlab import ROWS, eventually, text_source, write_lines
 
 from dataserver.config import StoreConfig, parse_config
 from dataserver.errors import InvalidConfigError, StoreNotReadyError, StoreRefusedError
 from dataserver.render import LocalEngine, rendered
 from dataserver.render.job import job_key, render_store
+from dataserver.render.output import locked
+from dataserver.render.pace import SharedProgress
 from dataserver.render.rows import find_input
+from dataserver.render.source import lock_of
 from dataserver.render_options import RenderOptions
 from dataserver.stores import open_store
 from dataserver.streaming.catalog import open_catalog, render_text_sources
@@ -67,31 +70,25 @@ def test_conversations_behind_a_url_are_brought_here_first(chatml, tmp_path):
     assert told[0].stage == "fetching"
 
 
-def test_of_two_that_want_the_same_one_renders_and_the_other_knows_how_far_it_is(chatml, tmp_path):
+def test_who_waits_for_another_process_knows_how_far_that_is_and_finds_its_store(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", ROWS)
-    heard = threading.Event(), threading.Event()
-    told: list[list[str]] = [[], []]
+    lock = lock_of(source, RenderOptions(tokenizer=chatml), tmp_path / "index")
+    lock.parent.mkdir(parents=True)
+    far = RenderingInfo(stage="rendering", done=3, total=10, rows=1200)
+    told: list[RenderingInfo] = []
     found: list[Path] = []
-
-    def one(number: int) -> None:
-        def tell(info: RenderingInfo) -> None:
-            told[number].append(info.stage)
-            heard[number].set()
-            # Whoever renders goes on when the other has heard how far it is, which only one that waits does.
-            assert heard[1 - number].wait(60)
-
-        settings = RenderOptions(tokenizer=chatml)
-        found.append(rendered(source, settings, tmp_path / "index", storage_options={}, progress=tell))
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found[0] == found[1]
-    assert all({"waiting", "reading", "rendering", "checking"}.issuperset(stages) for stages in told)
-    assert any("rendering" in stages for stages in told)
-    assert not list((tmp_path / "index" / "rendered").glob("source-*")), "neither leaves a lock or its progress behind"
+    waiting = threading.Thread(target=lambda: found.append(render(source, chatml, tmp_path / "index", told)))
+    with locked(lock):
+        waiting.start()
+        eventually(lambda: RenderingInfo(stage="waiting") in told)
+        shared = SharedProgress(lock.with_suffix(".progress"))
+        shared.write(far)
+        eventually(lambda: far in told)
+        shared.close()
+        assert not found
+    waiting.join()
+    assert found == [render(source, chatml, tmp_path / "index")]
+    assert not list(lock.parent.glob("source-*")), "nobody leaves a lock or progress behind"
 
 
 def test_a_bad_row_refuses_the_store_by_file_and_row(chatml, tmp_path):
