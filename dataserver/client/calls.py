@@ -21,6 +21,9 @@ AnswerT = TypeVar("AnswerT", bound=Message)
 CALL_DEADLINE_S: Final = 60.0
 """How long one answer may take. Describing a step far ahead of the sealed ones takes longest."""
 
+ORDER_DEADLINE_S: Final = 600.0
+"""How long a server may take over a new order: it reads the masks of all rows that `max_length` cuts."""
+
 _PAGE_SIZE: Final = 1000
 
 
@@ -37,12 +40,15 @@ class Calls:
         endpoints = self._channels.settings.endpoints
         return Failover(endpoints, first=self._preferred, patience_s=self._patience_s, waiter=waiter)
 
-    def unary(self, rpc: str, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Call until a server answers or patience is spent; raises what the server raised."""
+    def unary(self, rpc: str, request: Message, answer: type[AnswerT], *, deadline_s: float | None = None) -> AnswerT:
+        """Call until a server answers or patience is spent; raises what the server raised.
+
+        One answer may take `deadline_s`; None: as long as `CALL_DEADLINE_S`.
+        """
         failover = self.failover(rpc)
         while True:
             try:
-                return self.once(failover, rpc, request, answer)
+                return self.once(failover, rpc, request, answer, deadline_s=deadline_s)
             except UnavailableError as error:
                 time.sleep(failover.failed(error))
 
@@ -53,18 +59,27 @@ class Calls:
         except (UnavailableError, WaitExpiredError) as error:
             raise type(error)(f"{rpc} was sent and its answer is lost ({error.message}); {look}") from error
 
-    def once(self, failover: Failover, rpc: str, request: Message, answer: type[AnswerT]) -> AnswerT:
+    def once(
+        self,
+        failover: Failover,
+        rpc: str,
+        request: Message,
+        answer: type[AnswerT],
+        *,
+        deadline_s: float | None = None,
+    ) -> AnswerT:
         """Call `failover`'s endpoint one time."""
+        deadline_s = CALL_DEADLINE_S if deadline_s is None else deadline_s
         endpoint = failover.endpoint
         channel = self._channels.channel(endpoint)
         method = channel.unary_unary(_path(rpc), type(request).SerializeToString, answer.FromString)
         begin = time.monotonic()
         try:
-            answered: AnswerT = method(request, timeout=CALL_DEADLINE_S, metadata=self._channels.settings.metadata)
+            answered: AnswerT = method(request, timeout=deadline_s, metadata=self._channels.settings.metadata)
         except grpc.RpcError as failed:
             error = error_of(failed)
             waited = time.monotonic() - begin
-            if isinstance(error, WaitExpiredError) and waited >= CALL_DEADLINE_S:
+            if isinstance(error, WaitExpiredError) and waited >= deadline_s:
                 error = WaitExpiredError(f"{rpc}: {endpoint} gave no answer within {waited:.0f} s")
             raise error from failed
         failover.succeeded()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dataserver.client.begin import begin_attempt
-from dataserver.client.calls import Calls
+from dataserver.client.calls import ORDER_DEADLINE_S, Calls
 from dataserver.cursor import Cursor
 from dataserver.errors import InvalidRequestError
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
@@ -29,7 +29,10 @@ class RunCalls:
         Another order raises `RunConflictError` with the fields that differ; another batch spec becomes the run's.
         """
         request = built(runs_pb2.CreateRunRequest, name=name, spec=run_spec_to_proto(spec))
-        return runs.run_from_proto(self._calls.unary("RunService/CreateRun", request, runs_pb2.CreateRunResponse).run)
+        answer = self._calls.unary(
+            "RunService/CreateRun", request, runs_pb2.CreateRunResponse, deadline_s=ORDER_DEADLINE_S
+        )
+        return runs.run_from_proto(answer.run)
 
     def amend_run(self, run: str, first_step: int, order: OrderSpec) -> runs.RunInfo:
         """Append a stage: `order` decides from `first_step` on. The same stage again is no fault.
@@ -38,7 +41,10 @@ class RunCalls:
         already, or lies inside a window of steps that are packed together.
         """
         request = built(runs_pb2.AmendRunRequest, run=run, first_step=first_step, order=order_spec_to_proto(order))
-        return runs.run_from_proto(self._calls.unary("RunService/AmendRun", request, runs_pb2.AmendRunResponse).run)
+        answer = self._calls.unary(
+            "RunService/AmendRun", request, runs_pb2.AmendRunResponse, deadline_s=ORDER_DEADLINE_S
+        )
+        return runs.run_from_proto(answer.run)
 
     def begin_attempt(
         self,

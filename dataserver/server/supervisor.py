@@ -145,6 +145,9 @@ class Supervisor:
             start_new_session=True,
         )  # fmt: skip
         self._processes[index] = process
+        if self._ending.is_set():
+            # It was not there yet when all were told to end.
+            process.send_signal(signal.SIGTERM)
         if process.stdin is not None:
             process.stdin.write(config.model_dump_json().encode() + b"\n")
         return process

@@ -72,14 +72,14 @@ class Metrics:
             multiprocess_mode="mostrecent",
         )
         self.sealed_step = Gauge(
-            "dataserver_sealed_step", "Last step sealed.", ["run"], registry=registry, multiprocess_mode="max"
+            "dataserver_sealed_step", "Last step sealed.", ["run"], registry=registry, multiprocess_mode="mostrecent"
         )
         self.consumed_step = Gauge(
             "dataserver_consumed_step",
             "Last step that every rank acknowledged.",
             ["run"],
             registry=registry,
-            multiprocess_mode="max",
+            multiprocess_mode="mostrecent",
         )
 
     def _syncs(self, registry: CollectorRegistry) -> None:

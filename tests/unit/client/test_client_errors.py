@@ -1,6 +1,7 @@
 """The client raises the class that the server raised, with its message and details."""
 
 import time
+from threading import Event
 
 import pytest
 
@@ -83,6 +84,21 @@ def test_a_server_that_does_not_answer_is_named(unary, monkeypatch):
     server = unary({GET_RUN: (pb.GetRunRequest, lambda _: time.sleep(1.0) or pb.GetRunResponse())})
     with DataClient(server.endpoint) as client, pytest.raises(WaitExpiredError, match=f"{GET_RUN}: {server.endpoint}"):
         client.get_run("r")
+
+
+def test_a_new_order_may_take_longer_than_other_answers(unary, monkeypatch):
+    asked = Event()
+    monkeypatch.setattr(client_calls, "CALL_DEADLINE_S", 0.2)
+
+    def answer(_):
+        # Nobody sets it: the answer comes when the others' deadline is over.
+        asked.wait(0.6)
+        raise InvalidRequestError("after long work")
+
+    server = unary({"RunService/AmendRun": (pb.AmendRunRequest, answer)})
+    with DataClient(server.endpoint) as client, pytest.raises(InvalidRequestError, match="after long work"):
+        client.amend_run("r", 5, SPEC.order)
+    assert server.called == ["RunService/AmendRun"]
 
 
 def test_a_server_without_the_method_is_an_invalid_request(unary):
