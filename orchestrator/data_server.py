@@ -11,6 +11,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from dataserver.client import RunEventInfo, RunInfo
 from dataserver.errors import DataServerError, RunNotFoundError, UnavailableError, WaitExpiredError
 from dataserver.weight_sync import Hold, OrchestratorLease, SyncAnswer, SyncState, WeightSync
+from orchestrator.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -101,18 +102,17 @@ class Watcher:
         self._changed()
 
     def _watch(self) -> None:
-        told = ""
+        waiting = Waiting(f"the state of run {self._run}", log)
         while not self._closed.is_set():
             try:
                 for state in self._calls.watch_sync_state(self._run):
-                    told = ""
+                    waiting.over()
                     self._hand_over(state)
             except DataServerError as error:
                 if self._closed.is_set():
                     return
-                if not isinstance(error, UnavailableError) and error.message != told:
-                    told = error.message
-                    log.warning("the state of run %s is not to be had: %s", self._run, told)
+                if not isinstance(error, UnavailableError):
+                    waiting.say(error.message)
             self._closed.wait(RETRY_S)
 
     def _hand_over(self, state: SyncState) -> None:

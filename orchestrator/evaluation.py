@@ -16,6 +16,7 @@ from orchestrator.evals.questions import Questions
 from orchestrator.metrics import Metrics
 from orchestrator.pool import Pool
 from orchestrator.results import ResultsTable, open_results
+from orchestrator.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +68,12 @@ class Evaluation:
             self._results.close()
 
     async def _load(self, config: EvalConfig) -> Questions:
+        waiting = Waiting(f"the prompts of eval {config.name}", log)
         while True:
             try:
                 return await asyncio.to_thread(load_questions, config, self._client)
             except PASSING as error:
-                log.info("eval %s waits for its prompts: %s", config.name, error)
+                waiting.say(error.message)
                 await asyncio.sleep(RETRY_S)
 
     async def _history(self) -> RunHistory:

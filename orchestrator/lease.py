@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from dataserver.errors import DataServerError, PreconditionError
 from orchestrator.data_server import PASSING, RETRY_S, DataServer
+from orchestrator.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +57,13 @@ class Lease:
 
     async def take(self) -> int:
         """Wait until it is granted; returns the epoch. Raises what no waiting mends: a refused token, say."""
-        told = ""
+        waiting = Waiting(f"the lease of run {self._run}", log, self._clock)
         while True:
             try:
                 await self._ask()
             except (*PASSING, PreconditionError) as error:
-                if error.message != told:
-                    told = error.message
-                    log.warning("not the orchestrator of run %s yet: %s", self._run, told)
+                # How long another's lease lives is another text each time.
+                waiting.say(error.message.partition(", for at least")[0])
             else:
                 log.info("orchestrator of run %s, epoch %d", self._run, self._epoch)
                 return self._epoch

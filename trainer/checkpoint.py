@@ -13,7 +13,6 @@ trainer that is still writing cannot touch the files of the one that follows, no
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from dataserver.cursor import Cursor
+from dataserver.durable import flush_to_disk, write_durably
 from dataserver.errors import InvalidRequestError
 from trainer.errors import CheckpointError
 
@@ -142,12 +142,12 @@ class Checkpoints:
         if path.exists():
             _check_replaceable(read_checkpoint(path), record)
         sizes = {file.name: file.stat().st_size for file in temporary.iterdir()}
-        _write_flushed(temporary / RECORD_FILE, _to_json(record, sizes))
-        _flush_directory(temporary)
+        write_durably(temporary / RECORD_FILE, _to_json(record, sizes).encode())
+        flush_to_disk(temporary)
         # Only a ledger restored from an older copy issues an attempt number twice.
         discard(path)
         temporary.rename(path)
-        _flush_directory(self.directory)
+        flush_to_disk(self.directory)
         return path.absolute()
 
 
@@ -237,18 +237,3 @@ def _to_json(record: Record, sizes: Mapping[str, int]) -> str:
         "files": sizes,
     }
     return json.dumps(fields, indent=2) + "\n"
-
-
-def _write_flushed(path: Path, text: str) -> None:
-    with path.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,5 +1,6 @@
 """`[weights]`: how weights leave the trainer for inference engines, and how long anything may take."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,9 @@ from dataserver.settings import GivenPath
 
 # Where a server may listen, and nobody can call.
 ANY_HOST = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is refused
+
+# As a path has it, whose double slash is one.
+OBJECT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 # An abort that does not arrive is no loss: a prepare that no commit follows expires by itself.
 ABORT_S = 5.0
@@ -46,8 +50,9 @@ class WeightsConfig(ExposedConfig):
     """Weights are gathered and sent in buckets of at most so many bytes; whoever sends holds three at a time. A larger
     weight is a bucket of its own."""
     directory: GivenPath | None = None
-    """With `filesystem`: where the files lie while they are needed, on a filesystem that ranks and engines share. Each
-    run has a directory of its own below it, from which the trainer deletes what syncs left behind."""
+    """With `filesystem`: where the files lie while they are needed, on a filesystem that ranks and engines share, which
+    object storage is not. Each run has a directory of its own below it, from which the trainer deletes what syncs left
+    behind."""
     listen: Address = "127.0.0.1:0"
     """Where rank 0 answers the orchestrator; port 0 takes a free one. The groups of `gloo` and `nccl` meet on the same
     host, at a free port."""
@@ -72,6 +77,11 @@ class WeightsConfig(ExposedConfig):
             given = "no directory" if self.directory is None else f"directory = {str(self.directory)!r}"
             raise ValueError(
                 f"transport = {self.transport.value!r} with {given}: 'filesystem' needs one, the others have none"
+            )
+        if self.directory is not None and OBJECT_URL.match(str(self.directory)):
+            raise ValueError(
+                f"directory = {str(self.directory)!r} is the URL of a storage, and engines read weights as files: name "
+                "a directory that ranks and engines share (NFS, Lustre, a mounted bucket), or use 'gloo' or 'nccl'"
             )
         host = self.listen_host
         if host not in LOOPBACK_HOSTS and not self.insecure and self.transport is not TransportKind.FILESYSTEM:

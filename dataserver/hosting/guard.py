@@ -10,6 +10,8 @@ import asyncio
 import inspect
 import logging
 import secrets
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -23,6 +25,10 @@ from dataserver.hosting.open_files import out_of_files
 from dataserver.wire.status import status_of
 
 log = logging.getLogger(__name__)
+
+# A refusal that is repeated, as of a client that waits, is logged again so much later; and how many are remembered.
+REMIND_S = 600.0
+REMEMBERED = 256
 
 # Requests and responses of whatever method.
 Message: TypeAlias = Any
@@ -39,6 +45,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def __init__(self, requests: Counter, package: str) -> None:
         self._requests = requests
         self._prefix = f"/{package}."
+        self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -112,9 +119,26 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     async def _abort(self, call: Call, method: str, error: DataServerError) -> None:
         code, message, metadata = status_of(error)
         self._count(method, code.name)
-        level = logging.ERROR if isinstance(error, InternalError) else logging.INFO
-        log.log(level, "%s refused: %s: %s", method, code.name, message)
+        level = logging.INFO if self._is_news(method, message) else logging.DEBUG
+        log.log(
+            logging.ERROR if isinstance(error, InternalError) else level,
+            "%s refused: %s: %s",
+            method,
+            code.name,
+            message,
+        )
         await call.abort(code, message, metadata)
+
+    def _is_news(self, method: str, message: str) -> bool:
+        """Whether a refusal was not logged a while ago in the same words."""
+        now = time.monotonic()
+        if now - self._told.get((method, message), -REMIND_S) < REMIND_S:
+            return False
+        self._told[method, message] = now
+        self._told.move_to_end((method, message))
+        if len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        return True
 
     def _count(self, method: str, status: str) -> None:
         self._requests.labels(method, status).inc()

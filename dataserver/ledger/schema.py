@@ -16,7 +16,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
     Float,
     ForeignKey,
     Index,
@@ -25,12 +24,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    insert,
-    inspect,
-    select,
 )
 
-from dataserver.errors import InvalidConfigError
+from dataserver.database import Tables
 
 # Raise by one with every change of a table. There is no migration: a ledger is small and short-lived.
 SCHEMA_VERSION = 7
@@ -213,21 +209,11 @@ events = Table(
 )
 
 
-def prepare(connection: Connection, name: str) -> None:
-    """Create the tables where there are none; raise `InvalidConfigError` where others are.
-
-    `name` names the database in messages.
-    """
-    if inspect(connection).has_table(schema_version.name):
-        found = connection.execute(select(schema_version.c.version)).scalars().all()
-        if found != [SCHEMA_VERSION]:
-            raise InvalidConfigError(
-                f"{name} has schema {', '.join(map(str, found)) or 'none'}, this server reads schema "
-                f"{SCHEMA_VERSION}: run the server that wrote it, or begin a new ledger (checkpoints carry their "
-                "cursors, so runs can be resumed in it)",
-                found=",".join(map(str, found)),
-                expected=SCHEMA_VERSION,
-            )
-        return
-    metadata.create_all(connection)
-    connection.execute(insert(schema_version).values(version=SCHEMA_VERSION))
+prepare = Tables(
+    metadata=metadata,
+    versions=schema_version,
+    version=SCHEMA_VERSION,
+    reader="this server",
+    way_out="run the server that wrote it, or begin a new ledger (checkpoints carry their cursors, so runs can be "
+    "resumed in it)",
+).prepare

@@ -20,6 +20,7 @@ from typing import BinaryIO, Self
 
 import xxhash
 
+from dataserver.durable import flush_to_disk, write_durably
 from dataserver.errors import InvalidConfigError, StoreDamagedError, StoreRefusedError
 from dataserver.storage.file_locks import lock_now
 from dataserver.storage.objects import ObjectInfo
@@ -89,11 +90,11 @@ class Staging:
     def publish(self, url: str, files: list[PulledFile]) -> None:
         """Give the whole store its name."""
         record = {"url": url, "files": [asdict(file) for file in files]}
-        _write_synced(self._files / RECORD, json.dumps(record, indent=1))
+        write_durably(self._files / RECORD, json.dumps(record, indent=1).encode())
         for folder, _, _ in os.walk(self._files):
-            _sync(Path(folder))
+            flush_to_disk(Path(folder))
         self._files.rename(self._target)
-        _sync(self._target.parent)
+        flush_to_disk(self._target.parent)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ class Part:
         os.fsync(self._file.fileno())
         self._synced = self.position
         state = asdict(self.info) | {"position": self.position, "digest": self._hasher.hexdigest()}
-        _write_synced(self._state, json.dumps(state))
+        write_durably(self._state, json.dumps(state).encode())
 
     def _resume(self) -> None:
         """Go on where the disk was when that was noted, if it is the same version and still holds it."""
@@ -205,20 +206,3 @@ def target_of(path: str) -> str:
     if any(part in {"", ".", ".."} or "\0" in part for part in parts) or path == RECORD:
         raise StoreRefusedError(f"The storage holds an object named {path!r}, which is no path below a directory.")
     return path
-
-
-def _write_synced(path: Path, text: str) -> None:
-    beside = path.with_name(path.name + ".new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -34,6 +34,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from dataserver.durable import flush_to_disk
 from dataserver.errors import InternalError, InvalidConfigError
 
 # A build directory in which nothing was written for so long belongs to a process that was killed.
@@ -121,11 +122,11 @@ class Building:
         try:
             self._close_files()
             for file in self.path.iterdir():
-                _sync(file)
-            _sync(self.path)
+                flush_to_disk(file)
+            flush_to_disk(self.path)
             final.parent.mkdir(parents=True, exist_ok=True)
             self._move_to(final, is_whole or (lambda path: _contents(path) == _contents(self.path)))
-            _sync(final.parent)
+            flush_to_disk(final.parent)
         except OSError as error:
             raise unwritable(self._root, error) from error
 
@@ -160,7 +161,7 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync(path.parent)
+        flush_to_disk(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise unwritable(path.parent, error) from error
@@ -210,14 +211,6 @@ def unwritable(path: Path, error: OSError) -> InvalidConfigError:
 
 def _digest_of(content: Mapping[str, Any]) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _contents(directory: Path) -> dict[str, str]:

@@ -68,12 +68,13 @@ class EvalDirector:
         self._over = False
         self._closed = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writing_missed: set[asyncio.Task[None]] = set()
         self._learning: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is queued or runs: then the orchestrator may end, once the run has."""
-        return self._over and not self.book.running
+        """Whether nothing is queued, runs or waits to be written: then the orchestrator may end, once the run has."""
+        return self._over and not self.book.running and not self._writing_missed
 
     def wants(self, state: SyncState) -> Wants:
         """See `Wishers`. Until it is known how the run was moved, what was wanted before."""
@@ -107,8 +108,7 @@ class EvalDirector:
         if number < 0 or (last is not None and number > last):
             raise OutOfRangeError(f"version {number}: give one from 0 to the run's last, {last}")
         due = Due(name=name, number=number)
-        there = self.book.meeting(due)
-        if there is not None:
+        if there := self.book.meeting(due):
             return there
         if state.ended:
             raise PreconditionError(
@@ -162,16 +162,13 @@ class EvalDirector:
     def _begin(self, measured: Measurement, due: int) -> None:
         config, questions = self._evals[measured.name]
         sampler = Sampler(
-            config=config,
-            questions=questions,
-            version=measured.version,
-            pool=self._pool,
-            progressed=self.book.changed,
+            config=config, questions=questions, version=measured.version, pool=self._pool, progressed=self.book.changed
         )
         log.info("eval %s of version %s begins: %d answers", measured.name, measured.version, sampler.samples)
         task = self._spawn(self._run(measured, sampler))
-        since = self.book.since(measured.name)
-        self.book.running[measured] = Running(sampler=sampler, task=task, due=due, create_time=since)
+        self.book.running[measured] = Running(
+            sampler=sampler, task=task, due=due, create_time=self.book.since(measured.name)
+        )
 
     def _miss(self, due: Due, state: SyncState) -> None:
         """Write down that nothing can meet `due` any more."""
@@ -179,7 +176,9 @@ class EvalDirector:
         last = PolicyVersion(attempt=state.attempt, number=state.sealed_step)
         result = missed_result(self.book, due, last, questions.count * config.samples, at_end=config.eval_at_end)
         self.book.finished[Measurement(name=due.name, version=last)] = result
-        self._spawn(self._recorder.record(result, ()))
+        writing = self._spawn(self._recorder.record(result, ()))
+        self._writing_missed.add(writing)
+        writing.add_done_callback(self._writing_missed.discard)
 
     async def _run(self, measured: Measurement, sampler: Sampler) -> None:
         try:

@@ -9,7 +9,6 @@ Runs are told apart by their uid: one of the same name that comes after a deleti
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Float,
     ForeignKeyConstraint,
     Integer,
@@ -17,12 +16,9 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    insert,
-    inspect,
-    select,
 )
 
-from dataserver.errors import InvalidConfigError
+from dataserver.database import Tables
 
 # Raise by one with every change of a table. There is no migration: export what is to be kept.
 SCHEMA_VERSION = 1
@@ -86,18 +82,10 @@ triggers = Table(
 )
 
 
-def prepare(connection: Connection, name: str) -> None:
-    """Create the tables where there are none; raise `InvalidConfigError` where others are.
-
-    `name` names the database in messages.
-    """
-    if inspect(connection).has_table(schema_version.name):
-        found = connection.execute(select(schema_version.c.version)).scalars().all()
-        if found != [SCHEMA_VERSION]:
-            raise InvalidConfigError(
-                f"{name} has schema {', '.join(map(str, found)) or 'none'}, this orchestrator reads schema "
-                f"{SCHEMA_VERSION}: export them with the orchestrator that wrote them, or name another database"
-            )
-        return
-    metadata.create_all(connection)
-    connection.execute(insert(schema_version).values(version=SCHEMA_VERSION))
+prepare = Tables(
+    metadata=metadata,
+    versions=schema_version,
+    version=SCHEMA_VERSION,
+    reader="this orchestrator",
+    way_out="export them with the orchestrator that wrote them, or name another database",
+).prepare

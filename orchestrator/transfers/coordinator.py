@@ -139,7 +139,8 @@ class Coordinator:
         if request.run != self._run:
             yield RefusalReason.MISMATCH, f"this is the orchestrator of run {self._run!r}, not of {request.run!r}"
         if request.epoch != self._epoch or self._closed:
-            yield RefusalReason.STALE, f"epoch {request.epoch} is over: this orchestrator has epoch {self._epoch}"
+            ours = "'s lease ended" if self._closed else f" has epoch {self._epoch}"
+            yield RefusalReason.STALE, f"epoch {request.epoch} is over: this orchestrator{ours}"
         if request.sync_id in self._transfers:
             yield RefusalReason.STALE, f"sync {request.sync_id} is over"
         if request.attempt_id != attempt_id:

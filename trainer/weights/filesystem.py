@@ -9,15 +9,15 @@ ATTEMPT is the sender's. Every file is flushed before it gets its name, so what 
 
 import json
 import logging
-import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import torch
 
+from dataserver.durable import flush_to_disk, write_durably
 from trainer.launch import World
 from trainer.weights.gather import Bucket
 from trainer.weights.outgoing import Outgoing
@@ -75,15 +75,15 @@ class FilesystemTransport:
         """Write the bucket's file."""
         header = safetensors_header(bucket.specs)
         data: memoryview = bucket.data.numpy().data
-        _write_flushed(self._directory / _file_name(bucket.number), lambda file: (file.write(header), file.write(data)))
+        write_durably(self._directory / _file_name(bucket.number), header, data)
 
     def complete(self, checksum: str) -> None:
         """Write the marker: what there is, and where."""
         text = json.dumps(self._marker(checksum)).encode()
         # The names of the other files must last before that of the marker.
-        _flush_directory(self._directory)
-        _write_flushed(self._directory / MARKER, lambda file: file.write(text))
-        _flush_directory(self._directory)
+        flush_to_disk(self._directory)
+        write_durably(self._directory / MARKER, text)
+        flush_to_disk(self._directory)
 
     def leave(self) -> None:
         """Rank 0 deletes the directory."""
@@ -125,23 +125,6 @@ def safetensors_header(specs: Sequence[TensorSpec]) -> bytes:
 
 def _file_name(bucket: int) -> str:
     return f"{bucket:05}.safetensors"
-
-
-def _write_flushed(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-
-
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _remove(path: Path) -> None:

@@ -51,6 +51,16 @@ def test_an_engine_may_fail_in_every_call_of_a_transfer(sync_laboratory: Pool, a
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_stamps_requests_and_reports_pass_between_two_servers_of_one_ledger_of_which_one_is_killed(
+    sync_laboratory: Pool,
+):
+    each = [{"victim": victim} for victim in ("server", "server-1")]
+    results = zip(each, sync_laboratory.run_all("two_data_servers", each), strict=True)
+    assert [f"{arguments}: {told}" for arguments, complaints in results for told in complaints] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["lost", "doubled", "delayed", "repeated"])
 def test_prepares_commits_and_aborts_may_be_lost_doubled_or_late(sync_laboratory: Pool, kind: str):
     assert sync_laboratory.run("calls_go_astray", kind=kind) == []

@@ -223,6 +223,15 @@ async def test_an_ended_run_whose_last_version_never_landed_says_what_was_missed
     assert "eval_at_end" not in result.detail
 
 
+async def test_an_orchestrator_does_not_end_before_what_was_missed_is_written(run):
+    await known(run)
+    run.step(4, last_sealed=True, ended=True)
+    assert not run.director.idle
+    await run.until(lambda: run.director.idle)
+    await run.director.close()
+    assert [result.state for result in run.results.of_run(run.uid)] == [EvalState.MISSED]
+
+
 async def test_a_result_waits_for_its_database_and_is_not_lost(run, monkeypatch):
     await known(run)
     record, tries = run.results.record, []

@@ -1,11 +1,13 @@
 """The guard around calls: what is under way is known, so that a drain can wait for it."""
 
 import asyncio
+import logging
 
 import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from dataserver.errors import RunNotFoundError
 from dataserver.hosting.guard import Guard
 from dataserver.streaming.metrics import Metrics
 
@@ -75,3 +77,21 @@ async def test_services_that_are_not_ours_are_left_alone(metrics: Metrics) -> No
 async def test_a_handler_that_is_no_coroutine_function_is_a_fault_of_ours(metrics: Metrics) -> None:
     with pytest.raises(TypeError, match="RunService/GetRun"):
         await guarded(Guard(metrics.requests, "dataserver.v1"), lambda request, _call: request)
+
+
+async def test_a_refusal_that_is_repeated_in_the_same_words_is_logged_once(metrics: Metrics, caplog) -> None:
+    async def handler(request, _call):
+        raise RunNotFoundError(f"there is no run {request!r}")
+
+    class Refusing:
+        async def abort(self, *_arguments: object) -> None:
+            return
+
+    method = await guarded(Guard(metrics.requests, "dataserver.v1"), handler)
+    with caplog.at_level(logging.INFO):
+        for run in (b"chat", b"chat", b"chat", b"other", b"chat"):
+            await method.unary_unary(run, Refusing())
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.rpartition(" ")[2] for line in told] == ["b'chat'", "b'other'"]
+    counted = {"method": "RunService/GetRun", "status": "NOT_FOUND"}
+    assert metrics.registry.get_sample_value("dataserver_requests_total", counted) == 5

@@ -17,6 +17,7 @@ GUARD = {"tls": {"certificate": "c", "key": "k"}, "token_file": "t"}
     [
         ({"transport": "filesystem"}, "'filesystem' needs one"),
         ({"transport": "gloo", "directory": "weights"}, "the others have none"),
+        ({"transport": "filesystem", "directory": "s3://bucket/weights"}, "a directory that ranks and engines share"),
         ({"transport": "carrier pigeon"}, "filesystem"),
         ({"transport": "gloo", "listen": "10.0.0.7:0"}, "set tls and token_file"),
         ({"transport": "gloo", "listen": "10.0.0.7:0", **GUARD}, "asks nobody who joins"),

@@ -38,7 +38,7 @@ Event = Callable[[], None]
 
 
 class Cell:
-    """Processes by name: server, engine-0, engine-1, orchestrator, orchestrator-1 (a second one), rank-0, rank-1 …
+    """Processes by name: server, engine-0, engine-1, orchestrator, rank-0, rank-1 …; second ones: server-1, …
 
     `patience` makes the deadlines of orchestrators, and that of the run's end, so many times as long.
     """
@@ -49,11 +49,10 @@ class Cell:
         for name in ("pids", "fired", "weights", "engines"):
             (directory / name).mkdir()
         write_rows(directory / "store", ROWS)
-        self.ports = Ports(server=take_port(), engines=[take_port() for _ in range(2)])
+        self.ports = Ports(servers=[take_port()], engines=[take_port() for _ in range(2)])
         order = OrderSpec(sources=(Source(store="rows"),), seed=11, max_length=16)
-        self.place = Place(
-            endpoints=f"127.0.0.1:{self.ports.server}", directory=directory, spec=RunSpec(order=order, batch=BATCH)
-        )
+        endpoint = f"127.0.0.1:{self.ports.servers[0]}"
+        self.place = Place(endpoints=endpoint, directory=directory, spec=RunSpec(order=order, batch=BATCH))
         self.bomb = Bomb(kills or [], directory / "pids", directory / "fired")
         self.lives = 0
         self.codes: dict[str, list[int]] = {}
@@ -66,10 +65,12 @@ class Cell:
 
     # What stories do
 
-    def serve(self, **settings: Any) -> None:
-        """Start the data server."""
+    def serve(self, number: int = 0, **settings: Any) -> None:
+        """Start a data server; all of them share one ledger."""
+        name = "server" if number == 0 else f"server-{number}"
+        self.ports.servers.extend(take_port() for _ in range(number + 1 - len(self.ports.servers)))
         config = ServerConfig(
-            listen=f"127.0.0.1:{self.ports.server}",
+            listen=f"127.0.0.1:{self.ports.servers[number]}",
             stores={"rows": StoreConfig(path=self.directory / "store")},
             ledger=f"sqlite:///{self.directory / 'ledger.db'}",
             index_dir=self.directory / "index",
@@ -78,7 +79,7 @@ class Cell:
             shutdown_hold_s=20 * self.patience,
             **settings,
         )
-        self.start("server", lambda: run_server(config))
+        self.start(name, lambda: run_server(config))
 
     def engage(self, number: int, **settings: Any) -> None:
         """Start an engine."""

@@ -31,9 +31,12 @@ EVALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Where everybody listens, also after a restart."""
+    """Where everybody listens, also after a restart.
 
-    server: int
+    Ranks call the first data server, orchestrators the last.
+    """
+
+    servers: list[int]
     engines: list[int]
 
 
@@ -51,6 +54,7 @@ KEPT: list[socket.socket] = []
 
 def run_server(config: ServerConfig) -> None:
     """Serve until killed."""
+    set_up_logs("text")
 
     async def forever() -> None:
         server = app.DataServer(config, reuse_port=True)
@@ -88,7 +92,7 @@ def run_orchestrator(directory: Path, ports: Ports, patience: float) -> None:
     """An orchestrator, until its work is done."""
     set_up_logs("text", "orchestrator")
     config = orchestrator_config(directory, ports, patience)
-    code = serve(config, f"127.0.0.1:{ports.server}", lambda line: print(line, flush=True))
+    code = serve(config, f"127.0.0.1:{ports.servers[-1]}", lambda line: print(line, flush=True))
     if code:
         sys.exit(code)
 

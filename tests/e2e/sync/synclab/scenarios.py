@@ -36,11 +36,13 @@ def cell(
     orchestrator: bool = True,
     token_s: float = TOKEN_S,
     patience: float = 1.0,
+    servers: int = 1,
 ) -> Iterator[Cell]:
     """A server, engines and an orchestrator that run."""
     made = Cell(directory, kills=kills, patience=patience)
     try:
-        made.serve()
+        for number in range(servers):
+            made.serve(number)
         for number in range(engines):
             made.engage(number, faults=(faults or {}).get(number, ()), token_s=token_s)
         if orchestrator:
@@ -162,6 +164,21 @@ def server_killed_while_an_eval_holds(directory: Path) -> list[str]:
     with cell(directory, kills=[Kill(victim="server", moment="step_done", version=5)], token_s=0.06) as running:
         running.train(pace=Pace(step_s=0.15))
         return expect_killed(running, "server") + complaints_about(running)
+
+
+@scenario
+def two_data_servers(directory: Path, *, victim: str) -> list[str]:
+    """Ranks call one server and the orchestrator another, on one ledger; one of them is killed inside a handover."""
+    kill = Kill(victim=victim, moment="prepared", version=4)
+    with cell(directory, kills=[kill], servers=2, patience=PATIENT) as running:
+        running.train()
+        told = {name: (directory / f"{name}.log").read_text() for name in ("server", "server-1")}
+        apart = [
+            f"{name} was not asked for {what}"
+            for name, what in (("server", "begins after step"), ("server-1", "a sync of version"))
+            if what not in told[name]
+        ]
+        return apart + expect_killed(running, victim) + complaints_about(running)
 
 
 @scenario
