@@ -42,8 +42,9 @@ class Wish:
     """Blocks that will be read soon: while it is open, only reads that must push them out. `close` is idempotent."""
 
     def __init__(self, refs: Iterable[BlockRef]) -> None:
+        self.refs = tuple(refs)
         self._wanted: dict[BlockCache, list[BlockKey]] = {}
-        for ref in refs:
+        for ref in self.refs:
             self._wanted.setdefault(ref.cache, []).append(ref.key)
         for cache, keys in self._wanted.items():
             cache.want(keys)

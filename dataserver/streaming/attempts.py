@@ -41,7 +41,7 @@ from dataserver.weight_sync import Offer, ShutdownHold
 log = logging.getLogger(__name__)
 
 # Plans and seals that are kept. Ranks are at most a few steps apart; one that reconnects may be further behind.
-KEPT_STEPS = 32
+KEPT_STEPS = 64
 
 # Plans that are made ahead of the step that is being sent.
 PLANS_AHEAD = 2

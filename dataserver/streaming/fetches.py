@@ -10,8 +10,11 @@ of one micro-batch together, the micro-batch is encoded where its blocks are loa
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 import numpy as np
 
@@ -28,13 +31,20 @@ from dataserver.streaming.threads import Threads
 
 log = logging.getLogger(__name__)
 
-# Loads ahead that a run has under way: enough to hide a storage's latency, and fewer than the threads that fetch from
-# one store, so that what is needed now does not wait behind what is needed later.
+# Loads ahead that a run has under way for steps that are due: enough to hide a storage's latency, and fewer than the
+# threads that fetch from one store, so that what is needed now does not wait behind what is needed later.
 LOADS_AHEAD = 24
 
-# Plans that are made ahead where blocks must be fetched: with steps of 20 ms, time for some rounds of GETs of 30 ms,
-# such as the first step of a window of blocks needs.
-PLANS_AHEAD = 16
+# And for later steps. A window of blocks is wanted all at once; decoded all at once, it would keep steps that are due
+# from the processor.
+LOADS_FAR_AHEAD = 4
+
+# Plans that are made ahead where blocks must be fetched: with steps of 20 ms and GETs of 30 ms, time for the blocks of
+# a window, a few at a time.
+PLANS_AHEAD = 32
+
+# Of these, steps that are due: what is not there by then is loaded as fast as it goes.
+STEPS_DUE = 8
 
 # Steps whose blocks are wished for: those that are planned ahead, and those that ranks are reading.
 STEPS_KEPT = PLANS_AHEAD + 2
@@ -49,7 +59,8 @@ class Fetches:
     def __init__(self, tables: Sequence[SourceTable], threads: Threads) -> None:
         self._tables = tuple(tables)
         self._threads = threads
-        self._free = asyncio.Semaphore(LOADS_AHEAD)
+        self._due, self._far = asyncio.Semaphore(LOADS_AHEAD), asyncio.Semaphore(LOADS_FAR_AHEAD)
+        self._first: int | None = None
         self._wishes: dict[int, Wish] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -65,9 +76,12 @@ class Fetches:
             return
         for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
             self._wishes.pop(step).close()
-        task = asyncio.get_running_loop().create_task(self._load_step(plan, tuple(dp_ranks)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._first = plan.step if self._first is None else min(self._first, plan.step)
+        is_due = plan.step < self._first + STEPS_DUE
+        self._begin(self._load_step(plan, tuple(dp_ranks), self._due if is_due else self._far))
+        due = plan.step - PLANS_AHEAD + STEPS_DUE
+        if due in self._wishes:
+            self._begin(self._load_all(due, self._wishes[due].refs, self._due))
 
     def groups(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> list[range]:
         """The rounds of a step, cut so that the micro-batches of each part come to `limit_bytes` at most, or are one.
@@ -121,19 +135,28 @@ class Fetches:
         await asyncio.gather(*(self._threads.fetch(ref.store, ref.load) for ref in refs if not ref.is_held))
         return refs
 
-    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...]) -> None:
-        try:
-            refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
-            earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
-            if earlier is not None:
-                earlier.close()
-            await asyncio.gather(*(self._load_ahead(ref) for ref in refs if not ref.is_held))
-        except DataServerError as error:
-            log.info("step %d: loading its blocks ahead: %s", plan.step, error.message)
+    def _begin(self, loading: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(loading)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _load_ahead(self, ref: BlockRef) -> None:
-        async with self._free:
-            await self._threads.fetch(ref.store, ref.load_ahead)
+    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...], free: asyncio.Semaphore) -> None:
+        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
+        earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
+        if earlier is not None:
+            earlier.close()
+        await self._load_all(plan.step, refs, free)
+
+    async def _load_all(self, step: int, refs: Sequence[BlockRef], free: asyncio.Semaphore) -> None:
+        try:
+            await asyncio.gather(*(self._load_ahead(ref, free) for ref in refs if not ref.is_held))
+        except DataServerError as error:
+            log.info("step %d: loading its blocks ahead: %s", step, error.message)
+
+    async def _load_ahead(self, ref: BlockRef, free: asyncio.Semaphore) -> None:
+        async with free:
+            if not ref.is_held:
+                await self._threads.fetch(ref.store, ref.load_ahead)
 
 
 def _encode_rounds(
@@ -159,10 +182,6 @@ def _from_what_is_held(encode: Callable[[], list[bytes]]) -> list[bytes]:
 
 
 def _blocks_of_step(plan: Plan, dp_ranks: tuple[int, ...], table: SourceTable) -> list[BlockRef]:
-    """Each block once, in the order in which rounds first read it."""
-    found: dict[object, BlockRef] = {}
-    for ranks in plan.rounds:
-        for rank in dp_ranks:
-            for ref in table.blocks(plan.samples.take(ranks[rank])):
-                found.setdefault(ref.key, ref)
-    return list(found.values())
+    """Each block once, source by source in the order in which rounds first read it."""
+    parts = [ranks[rank] for ranks in plan.rounds for rank in dp_ranks]
+    return table.blocks(plan.samples.take(np.concatenate(parts))) if parts else []

@@ -3,6 +3,7 @@
 import hashlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import pytest
@@ -13,6 +14,7 @@ from dataserver.config import parse_config
 from dataserver.errors import StoreDamagedError, UnavailableError
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
 from dataserver.storage.memory import MemoryStorage
+from dataserver.streaming.fetches import LOADS_FAR_AHEAD, STEPS_DUE
 from dataserver.testing import RunningServer, running_server, write_store
 
 ROWS, SHARDS = 240, 12
@@ -208,3 +210,20 @@ def test_blocks_of_planned_steps_are_there_before_their_step_begins(tmp_path, pa
                 while len(storages.reads) < SHARDS - 2:
                     assert time.monotonic() < deadline, f"{len(storages.reads)} blocks were loaded"
                     time.sleep(0.01)
+
+
+def test_blocks_of_steps_that_are_not_due_yet_are_loaded_a_few_at_a_time(tmp_path, bucket, storages):
+    store = write_store(tmp_path / "even", lengths=[10] * 400, format="parquet", shards=40)
+    spec = a_run(shuffle=Shuffle.SEQUENTIAL, step_tokens=100, micro_batch_tokens=100, max_epochs=1)
+    with running_server({"chat": bucket(store)}, disk_cache_bytes=0) as server:
+        storages.stalled = "even"
+        storages.reads.clear()
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(consume, server.endpoint, spec)
+            for _ in range(STEPS_DUE + LOADS_FAR_AHEAD):
+                assert storages.waiting.acquire(timeout=PATIENCE_S)
+            waiting_at_once = len(storages.reads)
+            storages.released.set()
+            served.result()
+    assert waiting_at_once == STEPS_DUE + LOADS_FAR_AHEAD
+    assert len(storages.reads) == 40
