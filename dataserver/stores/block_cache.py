@@ -11,7 +11,7 @@ it is let go. A thread reads or decodes one block at a time, so whoever waits fo
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -93,7 +93,7 @@ class BlockCache:
             self._counted += needed_bytes
             self._decoding.add(key)
         held = self._decode_into(key, needed_bytes, decode)
-        self._let_go(held)
+        self._let_go((held,))
         return True
 
     @contextmanager
@@ -106,7 +106,24 @@ class BlockCache:
         try:
             yield held.block
         finally:
-            self._let_go(held)
+            self._let_go((held,))
+
+    @contextmanager
+    def all_held(self, keys: Sequence[BlockKey]) -> Iterator[list[DecodedBlock] | None]:
+        """Blocks that are all held now; None if one is not. Waits for nothing, so it is asked for many at once."""
+        with self._changed:
+            found = [self._held.get(key) for key in keys]
+            pinned = [held for held in found if held is not None]
+            if len(pinned) < len(keys):
+                pinned = []
+            for held in pinned:
+                held.readers += 1
+            for key in keys if pinned else ():
+                self._held.move_to_end(key)
+        try:
+            yield [held.block for held in pinned] if len(pinned) == len(keys) else None
+        finally:
+            self._let_go(pinned)
 
     @contextmanager
     def room(self, needed_bytes: int) -> Iterator[None]:
@@ -169,11 +186,12 @@ class BlockCache:
                 self._decoding.discard(key)
                 self._changed.notify_all()
 
-    def _let_go(self, held: "_Held") -> None:
+    def _let_go(self, pinned: "Iterable[_Held]") -> None:
         with self._changed:
-            held.readers -= 1
-            if held.forgotten and held.readers == 0:
-                self._counted -= held.block.nbytes
+            for held in pinned:
+                held.readers -= 1
+                if held.forgotten and held.readers == 0:
+                    self._counted -= held.block.nbytes
             self._changed.notify_all()
 
     def _reserve(self, needed_bytes: int) -> None:

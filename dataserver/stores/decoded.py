@@ -79,17 +79,23 @@ class DecodedReader:
         offsets: NDArray[np.int64] | None,
     ) -> None:
         """See `destination.ShardReader`. Each block that the rows touch is looked up once."""
-        for block, at in grouped(self._blocks.of(rows)):
+        blocks = self._blocks.of(rows)
+        within = rows - self._blocks.row_begins[blocks]
+
+        def copy(at: NDArray[np.intp], decoded: DecodedBlock) -> None:
+            part = None if offsets is None else offsets[at]
+            self._copy(decoded, within[at], lengths[at], into, part_of(numbers, at), offsets=part)
+
+        groups = list(grouped(blocks))
+        with self._cache.all_held([self._key(block) for block, _ in groups]) as held:
+            if held is not None:
+                for (_, at), decoded in zip(groups, held, strict=True):
+                    copy(at, decoded)
+                return
+        for block, at in groups:
             ref = self._ref(block)
             with self._cache.block(ref.key, ref.needed_bytes, ref.decode) as decoded:
-                self._copy(
-                    decoded,
-                    rows[at] - self._blocks.row_begins[block],
-                    lengths[at],
-                    into,
-                    part_of(numbers, at),
-                    offsets=None if offsets is None else offsets[at],
-                )
+                copy(at, decoded)
 
     def _copy(
         self,
@@ -123,11 +129,14 @@ class DecodedReader:
         numbers, first = np.unique(self._blocks.of(rows), return_index=True)
         return [self._ref(number) for number in numbers[np.argsort(first)].tolist()]
 
+    def _key(self, number: int) -> BlockKey:
+        return BlockKey(self._owner, self._number, number)
+
     def _ref(self, number: int, file: BlockFile | None = None) -> BlockRef:
         return BlockRef(
             store=self._manifest.fingerprint,
             cache=self._cache,
-            key=BlockKey(owner=self._owner, shard=self._number, block=number),
+            key=self._key(number),
             needed_bytes=self._blocks.needed_bytes_of(number),
             decode=partial(self._decode, number, file or self.file),
         )

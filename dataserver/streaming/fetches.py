@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-import numpy as np
-
 from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError

@@ -57,6 +57,23 @@ def test_a_block_larger_than_the_cache_is_an_error_and_no_wait():
         pass
 
 
+def test_blocks_that_are_all_held_are_pinned_together_and_none_is_where_one_is_missing():
+    cache = BlockCache(1000)
+    for number in (1, 2, 3):
+        with cache.block(key(number), 300, lambda: block(300)):
+            pass
+    with cache.all_held([key(1), key(4)]) as missing:
+        assert missing is None
+    with cache.all_held([key(2), key(3)]) as pinned:
+        assert [each.nbytes for each in pinned] == [300, 300]
+        assert cache.load_ahead(key(5), 400, lambda: block(400))
+        assert not cache.load_ahead(key(6), 600, lambda: block(600))
+        assert (cache.holds(key(1)), cache.holds(key(2)), cache.holds(key(3))) == (False, True, True)
+        cache.forget(OWNER)
+        assert cache.counted_bytes == 600
+    assert cache.counted_bytes == 0
+
+
 def test_what_is_being_decoded_counts_so_that_threads_never_hold_more_than_the_bound():
     cache, at_once, most, lock = BlockCache(1000), [0], [0], threading.Lock()
 
