@@ -210,7 +210,8 @@ class ShardRows:
         if not self._files.watched:
             return
         now = time.monotonic()
-        for number in np.unique(shards[self._checked_at[shards] <= now - _CHECK_INTERVAL_S]).tolist():
+        due = self._checked_at[shards] <= now - _CHECK_INTERVAL_S
+        for number in np.unique(shards[due]).tolist() if due.any() else ():
             self._check(number)
             self._checked_at[number] = now
 
