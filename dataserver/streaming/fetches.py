@@ -23,7 +23,7 @@ from dataserver.planning.plan import Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import Samples
 from dataserver.stores.ahead import BlockRef, Wish
-from dataserver.stores.block_cache import NotDecodedError, without_decoding
+from dataserver.stores.block_cache import BlockKey, NotDecodedError, without_decoding
 from dataserver.streaming.message_size import largest_message_bytes
 from dataserver.streaming.threads import Threads
 
@@ -57,7 +57,7 @@ class Fetches:
     def __init__(self, tables: Sequence[SourceTable], threads: Threads) -> None:
         self._tables = tuple(tables)
         self._threads = threads
-        self._due, self._far = asyncio.Semaphore(LOADS_AHEAD), asyncio.Semaphore(LOADS_FAR_AHEAD)
+        self._due, self._far = _Pace(LOADS_AHEAD), _Pace(LOADS_FAR_AHEAD)
         self._first: int | None = None
         self._wishes: dict[int, Wish] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,23 +138,37 @@ class Fetches:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...], free: asyncio.Semaphore) -> None:
+    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...], pace: "_Pace") -> None:
         refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
         earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
         if earlier is not None:
             earlier.close()
-        await self._load_all(plan.step, refs, free)
+        await self._load_all(plan.step, refs, pace)
 
-    async def _load_all(self, step: int, refs: Sequence[BlockRef], free: asyncio.Semaphore) -> None:
+    async def _load_all(self, step: int, refs: Sequence[BlockRef], pace: "_Pace") -> None:
+        # The steps of a window want the same blocks: each is asked for once.
+        asked = [ref for ref in refs if ref.key not in pace.under_way and not ref.is_held]
+        pace.under_way.update(ref.key for ref in asked)
         try:
-            await asyncio.gather(*(self._load_ahead(ref, free) for ref in refs if not ref.is_held))
+            await asyncio.gather(*(self._load_ahead(ref, pace) for ref in asked))
         except DataServerError as error:
             log.info("step %d: loading its blocks ahead: %s", step, error.message)
 
-    async def _load_ahead(self, ref: BlockRef, free: asyncio.Semaphore) -> None:
-        async with free:
-            if not ref.is_held:
-                await self._threads.fetch(ref.store, ref.load_ahead)
+    async def _load_ahead(self, ref: BlockRef, pace: "_Pace") -> None:
+        try:
+            async with pace.free:
+                if not ref.is_held:
+                    await self._threads.fetch(ref.store, ref.load_ahead)
+        finally:
+            pace.under_way.discard(ref.key)
+
+
+class _Pace:
+    """So many loads at a time; `under_way`: blocks that are being loaded, or wait for their turn."""
+
+    def __init__(self, at_once: int) -> None:
+        self.free = asyncio.Semaphore(at_once)
+        self.under_way: set[BlockKey] = set()
 
 
 def _encode_rounds(
