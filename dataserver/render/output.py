@@ -102,7 +102,10 @@ def _publish(directory: Path, out: Path, key: str, total: PartReport) -> None:
 def sweep(directory: Path) -> None:
     """Remove what jobs in `directory` left that were given up: nothing in it was written for 14 days."""
     for work in directory.glob("*.rendering-*"):
-        written = max((path.stat().st_mtime for path in (work, *work.iterdir())), default=0.0)
+        try:
+            written = max(path.stat().st_mtime for path in (work, *work.iterdir()))
+        except FileNotFoundError:  # it became a store just now
+            continue
         if time.time() - written > _ABANDONED_S:
             log.warning("removing %s, the work of a job that was given up", work)
             shutil.rmtree(work, ignore_errors=True)

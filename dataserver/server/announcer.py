@@ -52,17 +52,17 @@ class Announcer:
         """Its rows were rendered, and are served from now on."""
         log.info("store %s is rendered: %d rows, fingerprint %s", name, store.rows, store.fingerprint)
         self._metrics.render_left.labels(name).set(0)
+        await self.serving(name, store)
         if self._admitted is not None:
             await asyncio.to_thread(self._admitted, name, store)
-        await self.serving(name, store)
 
     async def serving(self, name: str, store: Store) -> None:
         """Its rows are served."""
         self._metrics.store_ready.labels(name).set(1)
         self._metrics.store_rows.labels(name).set(store.rows)
+        await self._health.set(f"store/{name}", health_pb2.HealthCheckResponse.SERVING)
         figures = await asyncio.to_thread(whole_figures, store)
         if figures is not None:
             self._metrics.store_tokens.labels(name).set(store.tokens)
             for reason, rows in figures.dropped.items():
                 self._metrics.store_dropped.labels(name, reason).set(rows)
-        await self._health.set(f"store/{name}", health_pb2.HealthCheckResponse.SERVING)

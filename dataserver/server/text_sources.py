@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -22,14 +23,18 @@ from typing import Any, Final, TypeAlias
 from dataserver.config import ServerConfig
 from dataserver.errors import REASONS, DataServerError, InternalError, UnavailableError
 from dataserver.server.announcer import Announcer
-from dataserver.stores import default_index_dir, open_store
+from dataserver.stores import Store, default_index_dir, open_store
 from dataserver.streaming.catalog import StoreCatalog
 from dataserver.wire.store_info import RenderingInfo
 
 log = logging.getLogger(__name__)
 
-# How long a storage that is out of reach is left alone.
-_AGAIN_AFTER_S: Final = 30.0
+# How long a storage that is out of reach, or a machine without memory, is left alone: longer from time to time.
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+
+# How often a process may die over a store.
+_LIVES: Final = 3
 
 Process: TypeAlias = "subprocess.Popen[bytes]"
 
@@ -43,6 +48,7 @@ class TextSources:
         self._config = config
         self._catalog = catalog
         self._announcer = announcer
+        self._deaths: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,32 +62,53 @@ class TextSources:
             await asyncio.wait((self._task,))
 
     async def _render_all(self) -> None:
-        for name in self._catalog.coming:
-            try:
-                path = await self._rendered(name)
-                store = await asyncio.to_thread(open_store, path, index_dir=self._config.index_dir)
-                await asyncio.to_thread(store.prepare)
-            except DataServerError as error:
-                self._fail(name, error.message)
-            except Exception as error:
-                log.exception("store %s", name)
-                self._fail(name, f"the server met {type(error).__name__}; its log has the trace")
-            else:
-                self._catalog.admit(name, store)
-                await self._announcer.ready(name, store)
+        """In rounds: what cannot be rendered yet keeps none of the others waiting."""
+        pause_s = _FIRST_PAUSE_S
+        while self._catalog.coming:
+            for name in self._catalog.coming:
+                await self._settle(name)
+            if self._catalog.coming:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _settle(self, name: str) -> None:
+        """Render and serve it, or note why not; or put it back, where it may still be rendered."""
+        try:
+            path = await self._render(name)
+            store = await asyncio.to_thread(open_store, path, index_dir=self._config.index_dir)
+            await asyncio.to_thread(store.prepare)
+        except UnavailableError as error:
+            log.warning("store %s: %s; trying again after the others", name, error.message)
+            self._catalog.put_back(name)
+        except InternalError as error:
+            self._died(name, error.message)
+        except DataServerError as error:
+            self._fail(name, error.message)
+        except Exception as error:
+            log.exception("store %s", name)
+            self._died(name, f"the server met {type(error).__name__}; its log has the trace")
+        else:
+            self._catalog.admit(name, store)
+            await self._announced(name, store)
+
+    async def _announced(self, name: str, store: Store) -> None:
+        try:
+            await self._announcer.ready(name, store)
+        except Exception:  # standard output may be closed, for instance
+            log.exception("store %s is served, but not everybody was told", name)
+
+    def _died(self, name: str, fault: str) -> None:
+        """What was rendered is kept. Memory may be there again, or another server may have gone on."""
+        self._deaths[name] += 1
+        if self._deaths[name] == _LIVES:
+            self._fail(name, f"{fault}. That was tried {_LIVES} times")
+        else:
+            log.error("store %s: %s; trying again after the others", name, fault)
+            self._catalog.put_back(name)
 
     def _fail(self, name: str, fault: str) -> None:
         self._catalog.fail(name, fault.rstrip("."))
         log.error("store %s was not rendered, and is not served: %s", name, fault)
-
-    async def _rendered(self, name: str) -> Path:
-        """The store of the conversations `name`. Raises what they are refused with."""
-        while True:
-            try:
-                return await self._render(name)
-            except UnavailableError as error:
-                log.warning("store %s: %s; trying again in %g s", name, error.message, _AGAIN_AFTER_S)
-                await asyncio.sleep(_AGAIN_AFTER_S)
 
     async def _render(self, name: str) -> Path:
         job = {

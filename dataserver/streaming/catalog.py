@@ -79,8 +79,15 @@ class StoreCatalog:
         return self._faults.get(name, "")
 
     def tell(self, name: str, info: RenderingInfo) -> None:
-        """Note how far one that is coming is."""
+        """Note how far one that is coming is. Those that are queued come nearer as it does."""
         self._coming[name] = info
+        for other, its in self._coming.items():
+            if its.stage == "queued":
+                self._coming[other] = RenderingInfo(stage="queued", done=info.done, total=info.total)
+
+    def put_back(self, name: str) -> None:
+        """Queue one again that was under way."""
+        self._coming[name] = RenderingInfo(stage="queued")
 
     def admit(self, name: str, store: Store) -> None:
         """Serve one that was coming."""

@@ -118,3 +118,14 @@ def test_work_that_was_given_up_is_removed_and_work_that_goes_on_is_not(tmp_path
     os.utime(tmp_path / "store", (0, 0))
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.rendering-0123", "store"]
+
+
+def test_work_that_another_process_takes_away_meanwhile_ends_no_sweep(tmp_path):
+    """Links to nothing stand for what is gone between two looks."""
+    (tmp_path / "taken.rendering-0123").symlink_to(tmp_path / "nothing")
+    (tmp_path / "other.rendering-0123").mkdir()
+    (tmp_path / "other.rendering-0123" / "part-000000.arrow").symlink_to(tmp_path / "nothing")
+    (tmp_path / "old.rendering-0123").mkdir()
+    os.utime(tmp_path / "old.rendering-0123", (0, 0))
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["other.rendering-0123", "taken.rendering-0123"]

@@ -3,23 +3,17 @@
 import queue
 import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from textlab import LIMIT_S, ROWS, eventually, samples_of, spec_of, text_source, write_lines
+from textlab import LIMIT_S, ROWS, eventually, held_up, samples_of, spec_of, text_source, write_lines
 
 from dataserver.client import DataClient
 from dataserver.errors import StoreRefusedError, UnavailableError
-from dataserver.render.output import locked
-from dataserver.render.pace import SharedProgress
-from dataserver.render.source import lock_of
-from dataserver.render_options import RenderOptions
 from dataserver.testing import running_server, write_store
 from dataserver.v1 import store_service_pb2
 from dataserver.v1.store_service_pb2_grpc import StoreServiceStub
@@ -28,17 +22,6 @@ from dataserver.wire.store_info import RenderingInfo
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 FAR = RenderingInfo(stage="rendering", done=3, total=10, rows=1200, rows_per_s=40.0, tokens_per_s=900.0, left_s=70.0)
 IN_WORDS = "store 'chat' is being rendered: 30%, 1,200 rows, 40 rows/s, 900 tokens/s, about 70 s left"
-
-
-@contextmanager
-def held_up(source: Path, chatml: Path, index_dir: Path) -> Iterator[SharedProgress]:
-    """Another process seems to render `source`, so that a server waits until the end of the block."""
-    lock = lock_of(source, RenderOptions(tokenizer=chatml), index_dir)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    progress = SharedProgress(lock.with_suffix(".progress"))
-    with locked(lock):
-        yield progress
-        progress.close()
 
 
 @pytest.fixture

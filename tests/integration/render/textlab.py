@@ -2,10 +2,15 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dataserver.client import DataClient
+from dataserver.render.output import locked
+from dataserver.render.pace import SharedProgress
+from dataserver.render.source import lock_of
+from dataserver.render_options import RenderOptions
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 
 LIMIT_S = 280.0
@@ -23,6 +28,17 @@ def write_lines(path: Path, rows: list) -> Path:
 
 def text_source(source: Path | str, tokenizer: Path, **render: object) -> dict[str, object]:
     return {"path": str(source), "render": {"tokenizer": str(tokenizer), **render}}
+
+
+@contextmanager
+def held_up(source: Path, chatml: Path, index_dir: Path) -> Iterator[SharedProgress]:
+    """Another process seems to render `source`, so that a server waits until the end of the block."""
+    lock = lock_of(source, RenderOptions(tokenizer=chatml), index_dir)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    progress = SharedProgress(lock.with_suffix(".progress"))
+    with locked(lock):
+        yield progress
+        progress.close()
 
 
 def spec_of(store: str) -> RunSpec:
