@@ -12,6 +12,7 @@ from dataserver.errors import (
     AttemptAliveError,
     InvalidConfigError,
     PreconditionError,
+    RunNotFoundError,
     UnavailableError,
     WaitExpiredError,
 )
@@ -60,7 +61,7 @@ class ServerFeed:
 
     def await_stores(self, names: Iterable[str]) -> None:
         """Wait for stores that are being rendered, as long as they come nearer; raises `StoreNotFoundError`."""
-        for name in names:
+        for name in sorted({*names, *self._amended()}):
             self._client.await_store(name)
 
     def create_run(self, vocab_size: int, *, wait_alive: bool = False) -> Lineage:
@@ -142,6 +143,14 @@ class ServerFeed:
         """Close streams and connections."""
         self._client.close()
         self._committer.close()
+
+    def _amended(self) -> set[str]:
+        """The stores of the run's stages, if there is a run: those of later ones are not in the configuration."""
+        try:
+            stages = self._client.get_run(self._run.name).stages
+        except RunNotFoundError:
+            return set()
+        return {source.store for stage in stages for source in stage.order.sources}
 
     def _after_predecessor(self, run: RunInfo) -> RunInfo:
         """The run as it stands when its attempt has ended; raises `AttemptAliveError` when `wait_alive_s` is over."""

@@ -106,7 +106,7 @@ class Feed(Protocol):
     """What a trainer asks of whoever owns the order and the cursor."""
 
     def await_stores(self, names: Iterable[str]) -> None:
-        """Return when none of these stores is being rendered any more.
+        """Return when neither these stores nor those of the run's stages are being rendered any more.
 
         That may take longer than a collective may, so every rank waits before the first one.
         """

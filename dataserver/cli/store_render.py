@@ -110,7 +110,8 @@ def _rendered(arguments: argparse.Namespace, options: "RenderOptions", engine: "
     if len(found) == 1 and arguments.weights is None:
         [(_, only)] = found
         key = job_key(only, options, progress=Stage("reading", rate.show))
-        return render_store(only, arguments.out, options, key=key, engine=engine, progress=rate)
+        reading = Stage("reading", rate.show)
+        return render_store(only, arguments.out, options, key=key, engine=engine, progress=rate, reading=reading)
     mixture = Mixture(sources=tuple(found), weights=arguments.weights, stopping=Stopping(arguments.stopping))
     return render_mixture(mixture, arguments.out, options, engine=engine, progress=rate)
 

@@ -6,16 +6,16 @@ KEY names the input's contents, the tokenizer, the template, the options and the
 killed finds its parts by it and goes on; another input or option never meets them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import xxhash
 
 from dataserver.render.output import make_once
-from dataserver.render.part import PartReport, part_name, part_report
-from dataserver.render.rows import Chunk, Input, chunks_of
+from dataserver.render.part import PartReport, part_report
+from dataserver.render.rows import Chunk, Input, ReportBytes, chunks_of, faults_told, report_nothing, stat_of
 from dataserver.render.tokenizer import render_key
 from dataserver.render_options import OnError, RenderOptions
 from dataserver.stores.index import file_digest, seal, unseal, write_atomically
@@ -43,27 +43,33 @@ ReportProgress = Callable[[int, int, PartReport], None]
 
 
 def render_store(
-    source: Input, out: Path, options: RenderOptions, *, key: str, engine: Engine, progress: ReportProgress
+    source: Input,
+    out: Path,
+    options: RenderOptions,
+    *,
+    key: str,
+    engine: Engine,
+    progress: ReportProgress,
+    reading: ReportBytes = report_nothing,
 ) -> PartReport:
-    """Render conversations into the store `out`; returns the counts. `key`: see `job_key`.
+    """Render conversations into the store `out`; returns the counts. `key`: see `job_key`; `reading`: `chunks_of`.
 
     Raises `StoreRefusedError` for a bad row, and what `make_once` raises.
     """
 
     def make(directory: Path) -> tuple[Path, PartReport]:
-        return directory, _whole(directory, _rendered(source, directory, options, engine, progress))
+        work = Work(source=source, chunks=chunks_of(source, reading), options=options, directory=directory)
+        return directory, _rendered(work, engine, progress)
 
     return make_once(out, key, options, make)
 
 
-def _rendered(
-    source: Input, directory: Path, options: RenderOptions, engine: Engine, progress: ReportProgress
-) -> list[PartReport]:
-    """Render what `directory` lacks; the reports of all chunks, in order."""
-    chunks = chunks_of(source)
-    found = {chunk.number: part_report(directory, chunk.number) for chunk in chunks}
+def _rendered(work: Work, engine: Engine, progress: ReportProgress) -> PartReport:
+    """Render what the directory lacks; what all chunks came to, in their order."""
+    chunks = work.chunks
+    found = {chunk.number: part_report(work.directory, chunk.number) for chunk in chunks}
     reports = {number: report for number, report in found.items() if report is not None}
-    if options.on_error is OnError.STOP:
+    if work.options.on_error is OnError.STOP:
         # Parts of a job that collected bad rows: rendered again, so that the first one stops this job.
         reports = {number: report for number, report in reports.items() if not report.rejected}
     total = PartReport()
@@ -71,19 +77,21 @@ def _rendered(
         total.add(report)
     progress(len(reports), len(chunks), total)
     left = tuple(chunk for chunk in chunks if chunk.number not in reports)
-    work = Work(source=source, chunks=left, options=options, directory=directory)
-    for number, report in engine(work) if left else ():
+    for number, report in engine(replace(work, chunks=left)) if left else ():
         reports[number] = report
         total.add(report)
         progress(len(reports), len(chunks), total)
-    return [reports[chunk.number] for chunk in chunks]
+    whole = PartReport()
+    for chunk in chunks:
+        whole.add(reports[chunk.number])
+    return whole
 
 
 def job_key(
     source: Input,
     options: RenderOptions,
     memory: Path | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: ReportBytes = report_nothing,
 ) -> str:
     """XXH3-128, in hex, of the input's names and bytes and of all that decides how they are rendered.
 
@@ -92,15 +100,22 @@ def job_key(
     """
     known = _remembered(memory)
     digest = xxhash.xxh3_128(render_key(options).encode())
-    stats = [(source.directory / path).stat() for path in source.paths]
+    stats = [stat_of(source, path) for path in source.paths]
     done, total = 0, sum(stat.st_size for stat in stats)
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
     for path, stat in zip(source.paths, stats, strict=True):
         file = (source.directory / path).absolute()
         stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
-        if known.get(str(file), ("", ""))[0] != stamp:
-            progress(done, total)
-            known[str(file)] = (stamp, file_digest(file))
-        done += stat.st_size
+        if known.get(str(file), ("", ""))[0] == stamp:
+            done += stat.st_size
+        else:
+            with faults_told(path):
+                known[str(file)] = (stamp, file_digest(file, read))
         digest.update(f"{path}\n{known[str(file)][1]}\n".encode())
     if memory is not None:
         write_atomically(memory, seal(known))
@@ -115,15 +130,3 @@ def _remembered(memory: Path | None) -> dict[str, tuple[str, str]]:
         return {path: (stamp, digest) for path, (stamp, digest) in unseal(memory.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _whole(directory: Path, reports: Sequence[PartReport]) -> PartReport:
-    """Leave parts alone in the directory; the counts of all of them."""
-    total = PartReport()
-    for report in reports:
-        total.add(report)
-    for number in range(len(reports)):
-        (directory / part_name(number)).with_suffix(".json").unlink()
-    for left in directory.glob("*.tmp"):
-        left.unlink()
-    return total

@@ -44,13 +44,17 @@ def make_once(
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with locked(out.with_name(f".{out.name}.rendering")):
-            if (done := _finished(out, key)) is not None:
+            directory = out.with_name(f"{out.name}.rendering-{key}")
+            if (done := _finished(out, key)) is None and (done := _counts(directory, key)) is not None:
+                # An earlier life of the job ended while it published.
+                _publish(directory, out)
+            if done is not None:
                 _refuse_rejected(out, done, options)
                 return done
-            directory = out.with_name(f"{out.name}.rendering-{key}")
             directory.mkdir(exist_ok=True)
             whole, total = make(directory)
-            _publish(whole, out, key, total)
+            _finish(whole, key, total)
+            _publish(whole, out)
             return total
     except OSError as error:
         raise InvalidConfigError(
@@ -62,16 +66,21 @@ def _finished(out: Path, key: str) -> PartReport | None:
     """The counts of a store of this key at `out`; None where nothing is. Raises `InvalidConfigError` for another."""
     if not out.exists():
         return None
-    try:
-        content = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        if content["key"] == key:
-            return PartReport.from_json(json.dumps(content["counts"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    if (counts := _counts(out, key)) is not None:
+        return counts
     raise InvalidConfigError(
         f"'{out}' is there already, and was not rendered from this input with these options: name another --out, "
         "or remove it"
     )
+
+
+def _counts(directory: Path, key: str) -> PartReport | None:
+    """What a store of this key in `directory` came to; None where there is none."""
+    try:
+        content = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        return PartReport.from_json(json.dumps(content["counts"])) if content["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> None:
@@ -87,13 +96,19 @@ def _refuse_rejected(out: Path, report: PartReport, options: RenderOptions) -> N
         )
 
 
-def _publish(directory: Path, out: Path, key: str, total: PartReport) -> None:
-    """Make `directory`, which holds data and nothing else, the store `out` in one step."""
+def _finish(directory: Path, key: str, total: PartReport) -> None:
+    """Write what a store tells of itself; the report last, with which the store in `directory` is whole."""
     with (directory / REJECTS).open("w", encoding="utf-8") as file:
         for reject in total.rejects:
             file.write(json.dumps(asdict(reject), ensure_ascii=False) + "\n")
     counts = {**asdict(total), "rejects": []}
     write_atomically(directory / REPORT, json.dumps({"key": key, "counts": counts}, indent=1))
+
+
+def _publish(directory: Path, out: Path) -> None:
+    """Make the whole store in `directory` the store `out` in one step, without what the job noted for itself."""
+    for note in (*directory.glob("part-*.json"), *directory.glob("*.tmp")):
+        note.unlink()
     directory.rename(out)
     for stale in out.parent.glob(f"{glob.escape(out.name)}.rendering-*"):
         shutil.rmtree(stale, ignore_errors=True)

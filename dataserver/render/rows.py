@@ -7,6 +7,7 @@ render it and however often they are killed.
 """
 
 import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ _CHUNK_BYTES: Final = (64 << 10, 16 << 20)
 _CHUNKS_WANTED: Final = 64
 
 _READ_BYTES: Final = 1 << 20
+
+# Bytes that are done, and bytes in all.
+ReportBytes = Callable[[int, int], None]
+
+
+def report_nothing(_done: int, _total: int) -> None:
+    """Whoever does not want to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,27 +95,40 @@ def find_input(path: Path) -> Input:
     return Input(directory=directory, format=found.format, paths=found.paths, stamps=stamps)
 
 
-def chunks_of(source: Input) -> tuple[Chunk, ...]:
+def chunks_of(source: Input, progress: ReportBytes = report_nothing) -> tuple[Chunk, ...]:
     """All chunks, in the order of their rows. Reads text files once, of others the footers.
 
-    Raises `StoreRefusedError` for a file that cannot be read.
+    `progress`: bytes of text that were read, and bytes in all. Raises `StoreRefusedError` for what cannot be read.
     """
-    sizes = {path: (source.directory / path).stat().st_size for path in source.paths}
-    wanted = min(max(sum(sizes.values()) // _CHUNKS_WANTED, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+    done, total = 0, sum(stat_of(source, path).st_size for path in source.paths)
+    wanted = min(max(total // _CHUNKS_WANTED, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+
+    def read(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, total)
+
     found = []
     for path in source.paths:
-        with _faults_told(path):
-            found += [(path, place) for place in _cut(source, path)(source.directory / path, wanted)]
+        with faults_told(path):
+            found += [(path, place) for place in _cut(source, path, wanted, read)]
     return tuple(
         Chunk(number=number, path=path, block=block, begin=begin, end=end, first_row=first_row)
         for number, (path, (block, begin, end, first_row)) in enumerate(found)
     )
 
 
-def _cut(source: Input, path: str) -> Callable[[Path, int], Iterator[tuple[int, int, int, int]]]:
+def stat_of(source: Input, path: str) -> os.stat_result:
+    """Raises `StoreRefusedError` for a file that is gone."""
+    with faults_told(path):
+        return (source.directory / path).stat()
+
+
+def _cut(source: Input, path: str, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
+    file = source.directory / path
     if source.format == "json":
-        return _cut_compressed if _is_compressed(source.directory / path) else _cut_text
-    return cut_parquet if source.format == "parquet" else cut_arrow
+        return (_cut_compressed if _is_compressed(file) else _cut_text)(file, wanted, read)
+    return (cut_parquet if source.format == "parquet" else cut_arrow)(file, wanted)
 
 
 def rows_of(source: Input, chunk: Chunk) -> Iterator[InputRow]:
@@ -118,17 +139,19 @@ def rows_of(source: Input, chunk: Chunk) -> Iterator[InputRow]:
     values = _objects(source, chunk) if source.format == "json" else _records(source, chunk)
     number = chunk.first_row
     while True:
-        with _faults_told(chunk.path):
+        with faults_told(chunk.path):
             value = next(values, None)
         if value is None:
             break
         yield InputRow(number=number, value=value)
         number += 1
-    source.check_unchanged(chunk.path)
+    with faults_told(chunk.path):
+        source.check_unchanged(chunk.path)
 
 
 @contextmanager
-def _faults_told(path: str) -> Iterator[None]:
+def faults_told(path: str) -> Iterator[None]:
+    """Raise `StoreRefusedError` for what reading the file raises."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -137,25 +160,26 @@ def _faults_told(path: str) -> Iterator[None]:
         ) from error
 
 
-def _cut_text(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
+def _cut_text(path: Path, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
     begin = row = 0
     with path.open("rb") as file:
         while True:
             end, rows = _end_of_chunk(file, begin, wanted)
             if end == begin:
                 return
+            read(end - begin)
             yield 0, begin, end, row
             begin, row = end, row + rows
 
 
-def _cut_compressed(path: Path, wanted: int) -> Iterator[tuple[int, int, int, int]]:
+def _cut_compressed(path: Path, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
     """By lines, since what comes before a place has to be decompressed anyway, which each chunk does for itself.
 
     So their number has to be small: some 16 of a file, where text is compressed to a quarter.
     """
     wanted = max(wanted, path.stat().st_size // 4)
     begin = lines = size = 0
-    for _, line in json_lines(LocalFiles(root=path.parent).open(path.name)):
+    for _, line in json_lines(LocalFiles(root=path.parent).open(path.name), read):
         lines += 1
         size += len(line)
         if size >= wanted:

@@ -59,6 +59,7 @@ def rendered(
             render_store(
                 found, directory / key, options, key=key, engine=LocalEngine(),
                 progress=lambda done, total, report: tell(pace.rendering(done, total, report)),
+                reading=Stage("reading", tell),
             )  # fmt: skip
             open_store(directory / key, index_dir=index_dir, progress=Stage("checking", tell)).close()
         finally:

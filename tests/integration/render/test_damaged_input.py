@@ -1,19 +1,22 @@
-"""`store render` of input that is cut off, damaged, or written while it is read; and two who render at once."""
+"""`store render` of input that is cut off, damaged, or written while it is read; and jobs that meet or are cut off."""
 
 import gzip
 import json
 import os
+import shutil
 import threading
 import time
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dataserver.errors import StoreRefusedError
+from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render import LocalEngine
 from dataserver.render.job import PartReport, Work, job_key, render_store
-from dataserver.render.output import sweep
+from dataserver.render.output import REJECTS, REPORT, sweep
 from dataserver.render.rows import chunks_of, find_input, rows_of
 from dataserver.render_options import render_options
 from dataserver.stores import open_store
@@ -23,6 +26,10 @@ LINE = b'{"prompt": "one", "completion": "two"}\n'
 
 def ignore(_done: int, _total: int, _report: PartReport) -> None:
     """Tell nobody."""
+
+
+def nothing_left(_work: Work):
+    raise AssertionError("rendered twice")
 
 
 def render(source: Path, out: Path, tokenizer: Path, engine=None) -> PartReport:
@@ -63,12 +70,65 @@ def test_a_file_that_is_written_while_it_is_rendered_refuses_the_store(chatml, t
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_is_gone_is_refused_by_name_wherever_it_is_missed(chatml, tmp_path):
+    source = tmp_path / "chats.jsonl"
+    source.write_bytes(LINE)
+    found, options = find_input(source), render_options(tokenizer=chatml, family="template")
+    source.unlink()
+    for miss in (
+        lambda: job_key(found, options),
+        lambda: render_store(found, tmp_path / "out", options, key="0", engine=LocalEngine(1), progress=ignore),
+    ):
+        with pytest.raises(StoreRefusedError, match=r"'chats.jsonl' cannot be read"):
+            miss()
+
+
+def test_a_job_that_ended_while_it_published_renders_nothing_again(chatml, tmp_path):
+    source, out = tmp_path / "chats.jsonl", tmp_path / "out"
+    source.write_bytes(LINE * 4)
+    for stage in ("nothing told", "nothing removed", "all done but the name"):
+        report = render(source, out, chatml)
+        key = job_key(find_input(source), render_options(tokenizer=chatml, family="template"))
+        directory = out.rename(tmp_path / f"out.rendering-{key}")
+        if stage != "all done but the name":
+            (directory / "part-000000.json").write_text(json.dumps(asdict(report)))
+        if stage == "nothing told":
+            (directory / REPORT).unlink()
+        assert render(source, out, chatml, nothing_left) == report, stage
+        assert sorted(path.name for path in out.iterdir()) == [REJECTS, REPORT, "part-000000.arrow"], stage
+        shutil.rmtree(out)
+
+
+def test_marks_of_parts_stay_until_a_store_tells_that_it_is_whole(chatml, tmp_path):
+    """Full disks show themselves where something is written: what was rendered is kept."""
+    source, out = tmp_path / "chats.jsonl", tmp_path / "out"
+    source.write_bytes(LINE)
+    key = job_key(find_input(source), render_options(tokenizer=chatml, family="template"))
+    in_the_way = tmp_path / f"out.rendering-{key}" / REJECTS
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(InvalidConfigError, match=r"'.*out' cannot be written"):
+        render(source, out, chatml)
+    in_the_way.rmdir()
+    assert render(source, out, chatml, nothing_left).samples == 1
+
+
+def test_reading_tells_how_far_it_is_within_a_file(chatml, tmp_path):
+    (tmp_path / "chats.jsonl").write_bytes(LINE * 80_000)
+    (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(os.urandom(2_000_000).hex().encode() + b"\n"))
+    found = find_input(tmp_path)
+    total = sum(path.stat().st_size for path in tmp_path.iterdir())
+    options = render_options(tokenizer=chatml)
+    for read in (lambda tell: job_key(found, options, progress=tell), partial(chunks_of, found)):
+        told: list[tuple[int, int]] = []
+        read(lambda *figures, told=told: told.append(figures))
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
+        assert len({done for done, _ in told}) >= 5
+        assert told[-1] == (total, total)
+
+
 def test_who_comes_second_waits_and_finds_the_store(chatml, tmp_path):
     source = tmp_path / "chats.jsonl"
     source.write_bytes(LINE * 4)
-
-    def nothing_left(_work: Work):
-        raise AssertionError("rendered twice")
 
     second = threading.Thread(target=render, args=(source, tmp_path / "out", chatml, nothing_left))
 

@@ -90,27 +90,25 @@ def test_a_store_that_waits_its_turn_comes_nearer_with_the_one_before():
 
 
 def test_who_cannot_be_told_of_a_store_hinders_no_other(chats, chatml, tmp_path):
-    def broken(*_: object) -> None:
-        raise BrokenPipeError("nobody reads what is printed")
-
     stores = {name: text_source(chats, chatml) for name in ("a", "b")}
     config = parse_config({"stores": stores, "index_dir": str(tmp_path / "index")})
     catalog, health = open_catalog(config), HealthServicer()
-    announcer = Announcer(Metrics(CollectorRegistry()), health, broken)
-
-    async def is_serving(name: str) -> bool:
-        answer = await health.Check(health_pb2.HealthCheckRequest(service=f"store/{name}"), None)
-        return answer.status == health_pb2.HealthCheckResponse.SERVING
 
     async def render() -> None:
-        sources = TextSources(config, catalog, announcer)
+        loop, tried = asyncio.get_running_loop(), asyncio.Queue()
+
+        def print_it(name: str, _store: object) -> None:
+            loop.call_soon_threadsafe(tried.put_nowait, name)
+            raise BrokenPipeError("nobody reads what is printed")
+
+        sources = TextSources(config, catalog, Announcer(Metrics(CollectorRegistry()), health, print_it))
+        sources.start()
         async with asyncio.timeout(LIMIT_S):
-            for name in stores:
-                await announcer.coming(name)
-            sources.start()
-            while not (await is_serving("a") and await is_serving("b")):
-                await asyncio.sleep(0.02)
+            assert [await tried.get() for _ in stores] == ["a", "b"]
         await sources.close()
+        for name in stores:
+            answer = await health.Check(health_pb2.HealthCheckRequest(service=f"store/{name}"), None)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
     asyncio.run(render())
     assert catalog.get("a").rows == catalog.get("b").rows == len(ROWS)

@@ -1,17 +1,20 @@
 """The trainer on a real data server."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from trainerlab.jobs import RUN, MemoryFeed, job_config, tiny_model
 from trainerlab.ranks import on_ranks
+from trainerlab.samples import VOCABULARY
 from trainerlab.serving import RecordingFeed, write_numbered_store
 
 from dataserver.client import DataClient
 from dataserver.cursor import Cursor
-from dataserver.errors import AlreadyCommittedError, RunConflictError
+from dataserver.errors import AlreadyCommittedError, RunConflictError, StoreNotFoundError
+from dataserver.run_spec import Source
 from dataserver.testing import RunningServer, attempt_info, running_server
 from trainer import data
 from trainer.config import TrainerConfig
@@ -64,6 +67,24 @@ def test_fed_from_memory_and_from_the_server_the_loss_is_equal_to_the_bit_over_1
     with DataClient(server.endpoint) as client:
         run = client.get_run(RUN)
     assert (run.consumed_step, run.committed.step, run.ended) == (100, 100, True)
+
+
+def test_every_rank_waits_for_the_stores_of_all_stages_of_the_run(tmp_path: Path) -> None:
+    stores = {name: write_numbered_store(tmp_path / name, ROWS) for name in ("chat", "later")}
+    ledger_url = f"sqlite:///{tmp_path}/ledger.db"
+    config = config_of(tmp_path, 4)
+    with running_server(stores, ledger_url=ledger_url) as both, closing(feed_of(both.endpoint, config)) as feed:
+        feed.await_stores(["chat"])  # before there is a run
+        feed.create_run(VOCABULARY)
+        later = config.run.order.model_copy(update={"sources": (Source(store="later"),)})
+        with DataClient(both.endpoint) as client:
+            client.amend_run(RUN, 3, later)
+    with (
+        running_server({"chat": stores["chat"]}, ledger_url=ledger_url) as first,
+        closing(feed_of(first.endpoint, config)) as feed,
+        pytest.raises(StoreNotFoundError, match="no store 'later'"),
+    ):
+        feed.await_stores(["chat"])
 
 
 def train_from(world: World, config: TrainerConfig, endpoint: str, resume: Any) -> None:
