@@ -53,7 +53,7 @@ class ExposedConfig(Settings):
     tls: TlsConfig | None = None
     """Certificate and key. Absent: plain text."""
     token_file: GivenPath | None = None
-    """File with the bearer token that every call must carry, but those of the health service. Absent: no token."""
+    """File with the bearer token that every call must carry, but health's `Check` and `Watch`. Absent: no token."""
     insecure: bool = False
     """Listen beyond loopback without TLS or without a token."""
 

@@ -12,8 +12,10 @@ from dataserver.cli.numbers import MAX_RANKS, whole_number
 from dataserver.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from dataserver.config import ServerConfig
     from dataserver.planning.plan import Plan
     from dataserver.run_spec import BatchSpec, RunSpec
+    from dataserver.streaming.catalog import StoreCatalog
     from dataserver.streaming.contexts import RunContext
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -40,7 +42,7 @@ def add_estimate_verb(verbs: "Subparsers") -> None:
 
 def _estimate(arguments: argparse.Namespace) -> int:
     from dataserver.config import load_config
-    from dataserver.streaming.catalog import open_catalog, render_text_sources
+    from dataserver.streaming.catalog import open_catalog
     from dataserver.streaming.contexts import build_context
 
     spec = read_run_spec(arguments.spec)
@@ -58,7 +60,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
             )
     catalog = open_catalog(config)
     try:
-        render_text_sources(catalog, config, lambda *_: None)
+        _render(catalog, config)
         context = build_context(spec.order, catalog)
         context.check_vocabulary(spec.vocab_size)
         context.check_images(allowed=spec.images)
@@ -67,6 +69,21 @@ def _estimate(arguments: argparse.Namespace) -> int:
         catalog.close()
     print(json.dumps(estimate) if arguments.json else _text(estimate))
     return 0
+
+
+def _render(catalog: "StoreCatalog", config: "ServerConfig") -> None:
+    """Render and admit what is coming, here: nobody is served meanwhile."""
+    from dataserver.render import rendered
+    from dataserver.stores import default_index_dir, open_store
+
+    for name in catalog.coming:
+        settings = config.stores[name]
+        if settings.render is not None:
+            path = rendered(
+                settings.path, settings.render, config.index_dir or default_index_dir(),
+                storage_options=settings.storage, progress=lambda _: None,
+            )  # fmt: skip
+            catalog.admit(name, open_store(path, index_dir=config.index_dir))
 
 
 def read_run_spec(path: Path) -> "RunSpec":

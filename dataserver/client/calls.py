@@ -5,7 +5,7 @@ other code is.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -27,6 +27,10 @@ ORDER_DEADLINE_S: Final = 600.0
 _PAGE_SIZE: Final = 1000
 
 
+def _take_any(_answer: Message) -> None:
+    """Whatever is answered is what was waited for."""
+
+
 class Calls:
     """Calls over the channels of one client. An RPC is named `Service/Method`."""
 
@@ -40,15 +44,24 @@ class Calls:
         endpoints = self._channels.settings.endpoints
         return Failover(endpoints, first=self._preferred, patience_s=self._patience_s, waiter=waiter)
 
-    def unary(self, rpc: str, request: Message, answer: type[AnswerT], *, deadline_s: float | None = None) -> AnswerT:
+    def unary(
+        self,
+        rpc: str,
+        request: Message,
+        answer: type[AnswerT],
+        *,
+        deadline_s: float | None = None,
+        check: Callable[[AnswerT], None] = _take_any,
+    ) -> AnswerT:
         """Call until a server answers or patience is spent; raises what the server raised.
 
-        One answer may take `deadline_s`; None: as long as `CALL_DEADLINE_S`.
+        One answer may take `deadline_s`; None: as long as `CALL_DEADLINE_S`. `check` raises `UnavailableError` for an
+        answer that is not yet what is waited for.
         """
         failover = self.failover(rpc)
         while True:
             try:
-                return self.once(failover, rpc, request, answer, deadline_s=deadline_s)
+                return self.once(failover, rpc, request, answer, deadline_s=deadline_s, check=check)
             except UnavailableError as error:
                 time.sleep(failover.failed(error))
 
@@ -67,8 +80,9 @@ class Calls:
         answer: type[AnswerT],
         *,
         deadline_s: float | None = None,
+        check: Callable[[AnswerT], None] = _take_any,
     ) -> AnswerT:
-        """Call `failover`'s endpoint one time."""
+        """Call `failover`'s endpoint one time; `check` as for `unary`."""
         deadline_s = CALL_DEADLINE_S if deadline_s is None else deadline_s
         endpoint = failover.endpoint
         channel = self._channels.channel(endpoint)
@@ -82,6 +96,7 @@ class Calls:
             if isinstance(error, WaitExpiredError) and waited >= deadline_s:
                 error = WaitExpiredError(f"{rpc}: {endpoint} gave no answer within {waited:.0f} s")
             raise error from failed
+        check(answered)
         failover.succeeded()
         self._preferred = self._channels.settings.endpoints.index(endpoint)
         return answered

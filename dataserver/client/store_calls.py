@@ -1,7 +1,5 @@
 """What the data server tells about its stores."""
 
-import time
-
 from dataserver.client.calls import Calls
 from dataserver.errors import StoreNotReadyError
 from dataserver.v1 import store_service_pb2 as stores_pb2
@@ -33,12 +31,14 @@ class StoreCalls:
 
         So that every rank may wait for itself, with no limit but that it comes nearer.
         """
-        failover = self._calls.failover(f"store {store!r}")
-        while (info := self.get_store(store).rendering) is not None:
-            pause = failover.failed(
-                StoreNotReadyError(f"store {store!r} is {info.text()}", stage=info.stage, done=info.done)
-            )
-            time.sleep(pause)
+
+        def check(answer: stores_pb2.GetStoreResponse) -> None:
+            info = stores.store_from_proto(answer.store).rendering
+            if info is not None:
+                raise StoreNotReadyError(f"store {store!r} is {info.text()}", stage=info.stage, done=info.done)
+
+        request = built(stores_pb2.GetStoreRequest, store=store)
+        self._calls.unary("StoreService/GetStore", request, stores_pb2.GetStoreResponse, check=check)
 
     def list_samples(
         self, store: str, begin_row: int, end_row: int, *, max_length: int | None = None

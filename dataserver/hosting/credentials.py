@@ -12,8 +12,9 @@ from dataserver.hosting.call import Call
 from dataserver.listening import TlsConfig
 from dataserver.wire.status import status_of
 
-# Probes carry no token, and health says nothing but that the server serves.
-OPEN_PREFIX = "/grpc.health.v1.Health/"
+# Probes carry no token. These say whether the server serves, and a store or service whose name the caller knows; a
+# list of the names is for those with a token.
+OPEN_METHODS = ("/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch")
 
 SHORTEST_TOKEN = 16
 
@@ -42,7 +43,7 @@ def server_credentials(tls: TlsConfig) -> grpc.ServerCredentials:
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Lets calls through that carry `authorization: Bearer TOKEN`, and those of the health service."""
+    """Lets calls through that carry `authorization: Bearer TOKEN`, and `OPEN_METHODS`."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -83,7 +84,7 @@ class ThreadedTokenCheck(grpc.ServerInterceptor):  # type: ignore[type-arg]
 
 def _objection(details: grpc.HandlerCallDetails, token: str) -> str:
     """Why a call is not let through; "" where it is."""
-    if details.method.startswith(OPEN_PREFIX):
+    if details.method in OPEN_METHODS:
         return ""
     given = dict(details.invocation_metadata or ()).get("authorization")
     if given is None:

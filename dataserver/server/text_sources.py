@@ -75,6 +75,7 @@ class TextSources:
         """Render and serve it, or note why not; or put it back, where it may still be rendered."""
         try:
             path = await self._render(name)
+            # Without the caches: its files are uncompressed Arrow on a disk of this machine, and are mapped.
             store = await asyncio.to_thread(open_store, path, index_dir=self._config.index_dir)
             await asyncio.to_thread(store.prepare)
         except UnavailableError as error:

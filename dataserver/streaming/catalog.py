@@ -6,7 +6,6 @@ conversations   coming ──rendered, admitted: `server.text_sources`──> re
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 from dataserver.config import ServerConfig
 from dataserver.errors import StoreNotFoundError, StoreNotReadyError, StoreRefusedError
@@ -18,7 +17,6 @@ from dataserver.stores import (
     LossMask,
     Store,
     default_disk_cache_dir,
-    default_index_dir,
     open_store,
 )
 from dataserver.wire.store_info import RenderingInfo
@@ -115,7 +113,7 @@ def open_catalog(
     """Admit every configured store of samples, and have what reads it compiled; blocks.
 
     Raises what `open_store` raises, after closing what it opened. Stores of conversations are coming: see
-    `render_text_sources`. `admitted` is told of each store as it is ready, `counted` of what comes of reads through the
+    `server.text_sources`. `admitted` is told of each store as it is ready, `counted` of what comes of reads through the
     disk cache.
     """
     stores: dict[str, Store] = {}
@@ -143,23 +141,6 @@ def open_catalog(
         StoreCatalog(stores).close()
         raise
     return StoreCatalog(stores, [name for name, settings in config.stores.items() if settings.render is not None])
-
-
-def render_text_sources(
-    catalog: StoreCatalog, config: ServerConfig, progress: Callable[[str, RenderingInfo], None]
-) -> None:
-    """Render and admit what is coming, in this process; blocks. Raises what `rendered` raises."""
-    # Imported here: few servers render, and it takes a while.
-    from dataserver.render import rendered  # noqa: PLC0415
-
-    for name in catalog.coming:
-        settings = config.stores[name]
-        if settings.render is not None:
-            path = rendered(
-                settings.path, settings.render, config.index_dir or default_index_dir(),
-                storage_options=settings.storage, progress=partial(progress, name),
-            )  # fmt: skip
-            catalog.admit(name, open_store(path, index_dir=config.index_dir))
 
 
 def open_disk_cache(config: ServerConfig, counted: Callable[[str], object] = lambda _: None) -> DiskCache | None:

@@ -97,7 +97,8 @@ class RenderingInfo:
     """How far conversations are on their way to being a store.
 
     `stage`: `queued`, `waiting`, `fetching`, `reading`, `rendering` or `checking`. `done` of `total`: parts while
-    rendering, else bytes. `rows`, `tokens`: what is rendered, by earlier processes too; the rates are this one's.
+    rendering, else bytes; while queued, those of the store before it. `rows`, `tokens`: what is rendered, by earlier
+    processes too; the rates are this one's.
     `left_s`: seconds until the stage is done; None: not known yet.
     """
 

@@ -111,6 +111,15 @@ def test_who_has_no_patience_hears_that_nothing_moved(rendering):
         hasty.create_run("run", spec_of("chat"))
 
 
+def test_who_waits_says_who_told_it_what_for(rendering, caplog):
+    server, _, _ = rendering
+    with DataClient(f"127.0.0.1:1,{server.endpoint}", patience_s=0.5) as client:
+        with pytest.raises(UnavailableError, match=r"waited since"):
+            client.await_store("chat")
+        assert "127.0.0.1:1 is away" in caplog.text
+        assert "127.0.0.1:1 says" not in caplog.text
+
+
 def test_conversations_that_cannot_be_rendered_fail_their_store_and_no_other(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", [*ROWS, {"messages": []}])
     stores = {

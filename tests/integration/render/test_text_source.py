@@ -4,10 +4,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from textlab import ROWS, eventually, text_source, write_lines
+from textlab import ROWS, eventually, write_lines
 
 from dataserver.config import StoreConfig, parse_config
-from dataserver.errors import InvalidConfigError, StoreNotReadyError, StoreRefusedError
+from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render import LocalEngine, rendered
 from dataserver.render.job import job_key, render_store
 from dataserver.render.output import locked
@@ -16,7 +16,6 @@ from dataserver.render.rows import find_input
 from dataserver.render.source import lock_of
 from dataserver.render_options import RenderOptions
 from dataserver.stores import open_store
-from dataserver.streaming.catalog import open_catalog, render_text_sources
 from dataserver.wire.store_info import RenderingInfo
 
 
@@ -32,22 +31,21 @@ def bytes_of(store: Path) -> list[bytes]:
 
 def test_conversations_are_the_store_that_rendering_ahead_gives(chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", ROWS)
-    config = parse_config({"stores": {"chat": text_source(source, chatml)}, "index_dir": str(tmp_path / "index")})
-    catalog, told = open_catalog(config), []
-    with pytest.raises(StoreNotReadyError, match=r"store 'chat' is to be rendered in its turn\. What needs its rows"):
-        catalog.get("chat")
-    render_text_sources(catalog, config, lambda name, info: told.append((name, info.stage)))
+    told: list[RenderingInfo] = []
+    here = render(source, chatml, tmp_path / "index", told)
     options, found = RenderOptions(tokenizer=chatml), find_input(source)
     render_store(
         found, tmp_path / "ahead", options,
         key=job_key(found, options), engine=LocalEngine(1), progress=lambda *_: None,
     )  # fmt: skip
-    with open_store(tmp_path / "ahead", index_dir=tmp_path / "other") as ahead:
-        assert catalog.get("chat").fingerprint == ahead.fingerprint
-    assert bytes_of(tmp_path / "ahead") == bytes_of(Path(catalog.get("chat").path))
-    assert [stage for _, stage in told] == sorted((s for _, s in told), key=["reading", "rendering", "checking"].index)
-    assert {name for name, _ in told} == {"chat"}
-    catalog.close()
+    with (
+        open_store(tmp_path / "ahead", index_dir=tmp_path / "other") as ahead,
+        open_store(here, index_dir=tmp_path / "index") as store,
+    ):
+        assert store.fingerprint == ahead.fingerprint
+    assert bytes_of(tmp_path / "ahead") == bytes_of(here)
+    stages = [info.stage for info in told]
+    assert stages == sorted(stages, key=["reading", "rendering", "checking"].index)
 
 
 def test_another_tokenizer_option_or_row_is_another_store(chatml, tmp_path):

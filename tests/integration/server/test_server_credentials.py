@@ -91,6 +91,12 @@ def test_health_needs_no_token(guarded: RunningServer, pem: Path) -> None:
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+def test_a_list_of_what_is_served_needs_a_token(guarded: RunningServer, pem: Path) -> None:
+    with secure_channel(guarded, pem) as channel, pytest.raises(grpc.RpcError) as raised:
+        health_pb2_grpc.HealthStub(channel).List(health_pb2.HealthListRequest(), timeout=LIMIT_S)
+    assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
 def test_plain_text_is_not_answered_where_tls_is_set(guarded: RunningServer) -> None:
     with grpc.insecure_channel(guarded.endpoint) as channel, pytest.raises(grpc.RpcError) as raised:
         list_runs(channel, (("authorization", f"Bearer {TOKEN}"),))
