@@ -124,7 +124,7 @@ def stat_of(source: Input, path: str) -> os.stat_result:
         return (source.directory / path).stat()
 
 
-def _cut(source: Input, path: str, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
+def _cut(source: Input, path: str, wanted: int, read: Callable[[int], None]) -> Iterator[tuple[int, int, int, int]]:
     file = source.directory / path
     if source.format == "json":
         return (_cut_compressed if _is_compressed(file) else _cut_text)(file, wanted, read)
@@ -160,7 +160,7 @@ def faults_told(path: str) -> Iterator[None]:
         ) from error
 
 
-def _cut_text(path: Path, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
+def _cut_text(path: Path, wanted: int, read: Callable[[int], None]) -> Iterator[tuple[int, int, int, int]]:
     begin = row = 0
     with path.open("rb") as file:
         while True:
@@ -172,7 +172,7 @@ def _cut_text(path: Path, wanted: int, read: Callable[[int], object]) -> Iterato
             begin, row = end, row + rows
 
 
-def _cut_compressed(path: Path, wanted: int, read: Callable[[int], object]) -> Iterator[tuple[int, int, int, int]]:
+def _cut_compressed(path: Path, wanted: int, read: Callable[[int], None]) -> Iterator[tuple[int, int, int, int]]:
     """By lines, since what comes before a place has to be decompressed anyway, which each chunk does for itself.
 
     So their number has to be small: some 16 of a file, where text is compressed to a quarter.
