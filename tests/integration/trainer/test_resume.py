@@ -146,9 +146,8 @@ def die_before(world: World, config: TrainerConfig, feed: MemoryFeed, call: str)
     train(config, world, feed)
 
 
-@pytest.mark.parametrize(
-    "call", [pytest.param("save", marks=pytest.mark.slow), pytest.param("write", marks=pytest.mark.slow), "rename"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["save", "write", "rename"])
 def test_ranks_killed_inside_a_save_leave_the_checkpoint_before(tmp_path: Path, call: str) -> None:
     config = job_config(tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "every_steps": 2})
     with pytest.raises(RankFailedError, match="died without a word"):

@@ -12,6 +12,9 @@ from trainerlab.samples import Sample
 
 Gradients = dict[str, np.ndarray]
 
+# Threads that share so little work wait for one another, which takes many times the work itself on a busy machine.
+torch.set_num_threads(1)
+
 
 def reference_step(config: ModelConfig, samples: Sequence[Sample]) -> tuple[float, Gradients]:
     """Weighted mean loss over the targets of `samples`, and the gradient of every parameter."""
