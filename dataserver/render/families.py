@@ -64,17 +64,19 @@ class FamilyRenderer:
         ids, owner = np.array(built.token_ids, dtype=np.int32), np.array(built.message_indices, dtype=np.int64)
         # The one more is for tokens that belong to no message, whose owner is -1.
         turns = np.array([role == "assistant" for role in roles] + [False])
-        bodies = np.array([role in self._bodies for role in roles] + [False])
         selected = np.array([*selected_messages(conversation, self._options), False])
-        sampled, content = np.array(built.sampled_mask, np.bool_), np.array(built.is_content, np.bool_)
-        body = content & bodies[owner]
-        joined = self._joined(ids, np.where(body & selected[owner], owner, -1), conversation)
-        said = (sampled & turns[owner]) | body
-        mask = said & selected[owner] & ~joined
+        said, joined = np.array(built.sampled_mask, np.bool_) & turns[owner], 0
+        mask = said & selected[owner]
+        if self._bodies:
+            bodies = np.array([role in self._bodies for role in roles] + [False])
+            body = np.array(built.is_content, np.bool_) & bodies[owner]
+            mixed = self._joined(ids, np.where(body & selected[owner], owner, -1), conversation)
+            said, joined = said | body, int(np.count_nonzero(mixed))
+            mask = said & selected[owner] & ~mixed
         if turns[-2] and not self._is_closed(ids[said]):
             # A turn that only the next one would have closed. Whoever answers has to stop there all the same.
             ids, mask = np.append(ids, np.int32(self._stop_ids[0])), np.append(mask, selected[-2])
-        return Sample(input_ids=ids, loss_mask=mask, joined=int(np.count_nonzero(joined)))
+        return Sample(input_ids=ids, loss_mask=mask, joined=joined)
 
     def _joined(
         self, ids: NDArray[np.int32], owner: NDArray[np.int64], conversation: Conversation
