@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection
 
 import grpc
 
-from orchestrator.engines.buckets import WeightsChecksum
-from orchestrator.engines.interface import TensorSpec, Transfer, Transport
+from dataserver.weight_buckets import TensorSpec, WeightsChecksum
+from orchestrator.engines.interface import Transfer, Transport
 from orchestrator.receivers.bucket import Deadline
 from orchestrator.receivers.gloo import receive_gloo
 from orchestrator.v1 import weight_transfer_service_pb2 as pb

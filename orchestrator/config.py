@@ -81,7 +81,7 @@ class EngineConfig(Section):
     """How long one answer may take, the time that the engine is paused for included."""
 
 
-class WeightsConfig(Section):
+class TransfersConfig(Section):
     """`[weights]`: how a version's weights reach the engines."""
 
     transport: Transport = Transport.FILESYSTEM
@@ -149,7 +149,7 @@ class OrchestratorConfig(Section):
     """How the trainer's rank 0 is reached, to end a transfer that it waits in."""
     engines: tuple[EngineConfig, ...] = ()
     """The vLLM servers that serve the policy."""
-    weights: WeightsConfig = WeightsConfig()
+    weights: TransfersConfig = TransfersConfig()
     """How a version's weights reach them."""
     pool: PoolConfig = PoolConfig()
     """How engines and the run are watched over."""

@@ -25,7 +25,7 @@ from trainer.service import TrainerServer
 from trainer.weights.handover import Handover
 from trainer.weights.lead import Lead
 from trainer.weights.outgoing import outgoing
-from trainer.weights.reports import Reports
+from trainer.weights.reports import ReportThread
 from trainer.weights.underway import Underway
 from trainer.weights.ways import transport_maker
 from trainer.weights_config import WeightsConfig
@@ -103,7 +103,7 @@ class EngineStamps:
             )
             lead = Lead(
                 config=config, run=job.run.name, attempt=attempt, outgoing=sent, transport_of=transport_of,
-                reports=Reports(deliver), trainer_address=self._server.address, underway=underway,
+                reports=ReportThread(deliver), trainer_address=self._server.address, underway=underway,
             )  # fmt: skip
         self._handover = Handover(world=world, outgoing=sent, transport_of=transport_of, underway=underway, lead=lead)
 

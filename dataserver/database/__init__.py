@@ -2,7 +2,7 @@
 
 engine          opened and set up for durability
 transactions    begun, retried, their faults as ours
-tables          what somebody keeps there, in which version
+tables          which tables a part of ours has there, in which version
 boot_clock      the time in an SQLite file, which nobody sets
 faults          what each fault of a database means for whoever meets it
 filesystem, same_file    where an SQLite file may lie, and that it stays the one that was opened

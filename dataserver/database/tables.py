@@ -1,4 +1,4 @@
-"""The tables that somebody keeps in a database, and the version of them that is there."""
+"""The tables of a part of ours in a database, and the version of them that is there."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from dataserver.errors import InvalidConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Tables of one keeper. `versions` has one column, `version`, and one row: with which `version` they were made.
+    """Tables that belong together. `versions` has one column, `version`, and one row: that with which they were made.
 
     `reader`: who reads this version. `way_out`: what to do about another one.
     """

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from dataserver.weight_buckets import TensorSpec
+
 
 class Transport(StrEnum):
     """The way that weights take."""
@@ -27,15 +29,6 @@ class Transport(StrEnum):
     FILESYSTEM = "filesystem"
     GLOO = "gloo"
     NCCL = "nccl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSpec:
-    """A weight, by the name under which vLLM loads it. `dtype`: `float32`, `bfloat16` or `float16`."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from orchestrator.engines.interface import Completion, SamplingParams, TensorSpec, Transfer, Transport, VersionSpan
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.engines.interface import Completion, SamplingParams, Transfer, Transport, VersionSpan
 from orchestrator.errors import EngineRefusedError, GenerationAbortedError
 
 T = TypeVar("T")

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Sequence
 
-from orchestrator.engines.buckets import Buffer
-from orchestrator.engines.interface import TensorSpec
+from dataserver.weight_buckets import Buffer, TensorSpec
 
 # A bucket: weights in the order of the transfer, each with its bytes, which nobody writes to again.
 Bucket = Sequence[tuple[TensorSpec, Buffer]]
 
 
-class TransferError(Exception):
+class ReceiveError(Exception):
     """A transfer did not come to its end; its message says at which weight, and why."""
 
 
@@ -22,8 +21,8 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def left_s(self, awaited: str) -> float:
-        """Seconds left; raises `TransferError`, naming what was waited for, when there are none."""
+        """Seconds left; raises `ReceiveError`, naming what was waited for, when there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TransferError(f"{awaited} did not come within {self._seconds:g} s")
+            raise ReceiveError(f"{awaited} did not come within {self._seconds:g} s")
         return left

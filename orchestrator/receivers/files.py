@@ -14,9 +14,9 @@ from typing import Any
 
 from safetensors import SafetensorError, deserialize
 
-from orchestrator.engines.buckets import Buffer, nbytes, pack
-from orchestrator.engines.interface import TensorSpec, Transfer
-from orchestrator.receivers.bucket import Bucket, Deadline, TransferError
+from dataserver.weight_buckets import Buffer, TensorSpec, pack
+from orchestrator.engines.interface import Transfer
+from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
 
 MARKER = "weights.json"
 # How often to look for the next file: shared file systems tell nobody when one appears.
@@ -26,7 +26,7 @@ _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 def receive_files(transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
-    """The buckets, in order; raises `TransferError`."""
+    """The buckets, in order; raises `ReceiveError`."""
     directory = Path(transfer.directory)
     _wait_for(directory / MARKER, deadline)
     for number, tensors in enumerate(pack(transfer.tensors, transfer.bucket_bytes)):
@@ -42,7 +42,7 @@ def _wait_for(path: Path, deadline: Deadline) -> None:
     while not path.exists():
         begun = begun or path.parent.exists()
         if begun and not path.parent.exists():
-            raise TransferError(f"{path.parent} was removed before {path.name} was in it: the trainer gave up")
+            raise ReceiveError(f"{path.parent} was removed before {path.name} was in it: the trainer gave up")
         time.sleep(min(POLL_S, deadline.left_s(str(path))))
 
 
@@ -50,10 +50,10 @@ def _read(path: Path, tensors: list[TensorSpec]) -> Bucket:
     try:
         found: dict[str, dict[str, Any]] = dict(deserialize(path.read_bytes()))
     except (OSError, SafetensorError) as error:
-        raise TransferError(f"{path} cannot be read: {error}") from error
+        raise ReceiveError(f"{path} cannot be read: {error}") from error
     if found.keys() != {tensor.name for tensor in tensors}:
         wrong = sorted(found.keys() ^ {tensor.name for tensor in tensors})
-        raise TransferError(f"{path} holds other weights than were announced: {', '.join(wrong[:8])}")
+        raise ReceiveError(f"{path} holds other weights than were announced: {', '.join(wrong[:8])}")
     return [(tensor, _bytes_of(path, tensor, found[tensor.name])) for tensor in tensors]
 
 
@@ -61,8 +61,8 @@ def _bytes_of(path: Path, tensor: TensorSpec, entry: dict[str, Any]) -> Buffer:
     dtype, shape = _DTYPES.get(entry["dtype"], entry["dtype"]), tuple(entry["shape"])
     if (dtype, shape) != (tensor.dtype, tensor.shape):
         announced = f"{tensor.dtype} {list(tensor.shape)}"
-        raise TransferError(f"{path}: {tensor.name} is {dtype} {list(shape)}, announced was {announced}")
+        raise ReceiveError(f"{path}: {tensor.name} is {dtype} {list(shape)}, announced was {announced}")
     data: bytearray = entry["data"]
-    if len(data) != nbytes(tensor):
-        raise TransferError(f"{path}: {tensor.name} has {len(data)} bytes instead of {nbytes(tensor)}")
+    if len(data) != tensor.size:
+        raise ReceiveError(f"{path}: {tensor.name} has {len(data)} bytes instead of {tensor.size}")
     return data

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.distributed
 
-from orchestrator.engines.buckets import nbytes, pack
-from orchestrator.engines.interface import TensorSpec, Transfer
-from orchestrator.receivers.bucket import Bucket, Deadline, TransferError
+from dataserver.weight_buckets import TensorSpec, pack
+from orchestrator.engines.interface import Transfer
+from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
 
 TRAINER_RANK = 0
 
@@ -23,18 +23,18 @@ dist: Any = torch.distributed
 
 
 def receive_gloo(transfer: Transfer, rank: int, deadline: Deadline) -> Iterator[Bucket]:
-    """The buckets, in order, as the group's `rank`; raises `TransferError`."""
+    """The buckets, in order, as the group's `rank`; raises `ReceiveError`."""
     awaited = f"the trainer at {transfer.rendezvous}"
     try:
         group = _join(transfer, rank, deadline.left_s(awaited))
         for tensors in pack(transfer.tensors, transfer.bucket_bytes):
-            message = torch.empty(sum(map(nbytes, tensors)), dtype=torch.uint8)
+            message = torch.empty(sum(tensor.size for tensor in tensors), dtype=torch.uint8)
             left = timedelta(seconds=deadline.left_s(tensors[0].name))
             group.broadcast(message, TRAINER_RANK, left).wait(left)
             yield _split(message, tensors)
     except RuntimeError as error:
         # torch's fault of a lost or silent peer.
-        raise TransferError(f"{awaited} was lost, or another member of the group: {error}") from error
+        raise ReceiveError(f"{awaited} was lost, or another member of the group: {error}") from error
 
 
 def _join(transfer: Transfer, rank: int, limit_s: float) -> Any:  # noqa: ANN401
@@ -56,5 +56,5 @@ def _own_address(host: str, port: int) -> str:
 
 
 def _split(message: torch.Tensor, tensors: list[TensorSpec]) -> Bucket:
-    parts = torch.split(message, [nbytes(tensor) for tensor in tensors])
+    parts = torch.split(message, [tensor.size for tensor in tensors])
     return [(tensor, part.numpy().data) for tensor, part in zip(tensors, parts, strict=True)]

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from dataserver.errors import InvalidRequestError, PreconditionError
 from dataserver.hosting.call import Call
+from dataserver.weight_buckets import TensorSpec
 from dataserver.weight_sync import PolicyVersion
-from orchestrator.engines.interface import TensorSpec, Transport
+from orchestrator.engines.interface import Transport
 from orchestrator.transfers.coordinator import Coordinator
 from orchestrator.transfers.values import PrepareRequest, Ready, RefusalReason, Refused
 from orchestrator.v1 import weight_transfer_service_pb2 as pb2

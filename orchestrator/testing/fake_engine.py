@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.engines.interface import TensorSpec, Transfer
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.engines.interface import Transfer
 from orchestrator.testing.events import Events
 from orchestrator.testing.fake_tokens import FIRST_CHECKSUM
 from orchestrator.testing.fake_transfer import FakeTransfer

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Iterator, Sequence
 
-from orchestrator.engines.buckets import WeightsChecksum
-from orchestrator.engines.interface import TensorSpec, Transfer, Transport
-from orchestrator.receivers.bucket import Bucket, Deadline, TransferError
+from dataserver.weight_buckets import TensorSpec, WeightsChecksum
+from orchestrator.engines.interface import Transfer, Transport
+from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
 from orchestrator.receivers.files import receive_files
 from orchestrator.testing.events import Events
 from orchestrator.testing.faults import Faults
@@ -49,7 +49,7 @@ class FakeTransfer:
             thread.start()
         try:
             self.checksum = self._load(transfer, ranks[0])
-        except TransferError as error:
+        except ReceiveError as error:
             self.problem = str(error)
         for thread in others:
             thread.join()
@@ -77,7 +77,7 @@ class FakeTransfer:
         try:
             for _ in self._buckets(transfer, rank):
                 pass
-        except TransferError as error:
+        except ReceiveError as error:
             self._events.write("lost", rank=rank, detail=str(error))
 
     def _compare(self, transfer: Transfer) -> str:

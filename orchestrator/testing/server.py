@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from orchestrator.engines.interface import TensorSpec
-from orchestrator.receivers.bucket import TransferError
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.receivers.bucket import ReceiveError
 from orchestrator.testing.events import Events
 from orchestrator.testing.fake_engine import FakeEngine, RefusedError
 from orchestrator.testing.fake_tokens import Reply
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, self.server.routes.answer(route, query, body)
         except KeyError as error:
             return 404, _fault(f"no such path or field: {error}")
-        except (RefusedError, FakeFaultError, TransferError, ValueError) as error:
+        except (RefusedError, FakeFaultError, ReceiveError, ValueError) as error:
             return 500, _fault(str(error))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from dataserver.errors import InvalidRequestError, PreconditionError
 from dataserver.weight_sync import WeightSync
-from orchestrator.config import WeightsConfig
+from orchestrator.config import TransfersConfig
 from orchestrator.members import Member
 from orchestrator.pool import Pool
 from orchestrator.transfers.party import Party
@@ -41,7 +41,7 @@ class Coordinator:
         run: str,
         epoch: int,
         pool: Pool,
-        config: WeightsConfig,
+        config: TransfersConfig,
         attempt: Callable[[str], Awaitable[CurrentAttempt]],
         displaced: Callable[[str], bool],
         restart: Callable[[Member, str], None],

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Any
 
 from dataserver.weight_sync import WeightSync
-from orchestrator.config import WeightsConfig
+from orchestrator.config import TransfersConfig
 from orchestrator.engines.interface import Transfer as EngineTransfer
 from orchestrator.engines.interface import Transport
 from orchestrator.transfers.answers import announcements, ready_answer, refusal, report_of
@@ -53,7 +53,7 @@ class Transfer:
         self,
         request: PrepareRequest,
         parties: Sequence[Party],
-        config: WeightsConfig,
+        config: TransfersConfig,
         *,
         attempt: int,
         displaced: Callable[[], bool],

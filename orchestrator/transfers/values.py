@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dataserver.weight_buckets import TensorSpec
 from dataserver.weight_sync import PolicyVersion
-from orchestrator.engines.interface import TensorSpec, Transport
+from orchestrator.engines.interface import Transport
 
 
 class RefusalReason(StrEnum):

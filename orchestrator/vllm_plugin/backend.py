@@ -26,8 +26,8 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.model_executor.model_loader.mtp_validation import disable_mtp_completeness_check
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
-from orchestrator.engines.buckets import Buffer, WeightsChecksum
-from orchestrator.engines.interface import TensorSpec, Transfer, Transport
+from dataserver.weight_buckets import Buffer, TensorSpec, WeightsChecksum
+from orchestrator.engines.interface import Transfer, Transport
 from orchestrator.engines.wire import TransferReport, parse_transfer
 from orchestrator.receivers.bucket import Bucket, Deadline
 from orchestrator.receivers.files import receive_files

@@ -13,7 +13,7 @@ from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.linear import LinearBase, MergedColumnParallelLinear, QKVParallelLinear
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
-from orchestrator.engines.interface import TensorSpec
+from dataserver.weight_buckets import TensorSpec
 
 # How many wrong names a refusal lists.
 NAMED = 8

@@ -16,7 +16,7 @@ from vllm.distributed.weight_transfer.nccl_engine import (
 )
 
 from orchestrator.engines.interface import Transfer
-from orchestrator.receivers.bucket import Deadline, TransferError
+from orchestrator.receivers.bucket import Deadline, ReceiveError
 
 Load = Callable[[list[tuple[str, torch.Tensor]]], None]
 
@@ -50,7 +50,7 @@ def update_info(transfer: Transfer) -> NCCLWeightTransferUpdateInfo:
 
 
 def receive_nccl(transfer: Transfer, vllm_config: Any, device: torch.device, load: Load, deadline: Deadline) -> None:  # noqa: ANN401
-    """Gives every weight to `load`, on the device; raises `TransferError`."""
+    """Gives every weight to `load`, on the device; raises `ReceiveError`."""
     sink: Any = Sink(load)
     engine = NCCLWeightTransferEngine(WeightTransferConfig(backend="nccl"), vllm_config, device, sink)
     # A broadcast that nobody sends has no deadline of its own: it ends with its communicator.
@@ -61,7 +61,7 @@ def receive_nccl(transfer: Transfer, vllm_config: Any, device: torch.device, loa
         engine.receive_weights(update_info(transfer))
         torch.cuda.synchronize(device)
     except (RuntimeError, ValueError) as error:
-        raise TransferError(f"the trainer at {transfer.rendezvous} was lost: {error}") from error
+        raise ReceiveError(f"the trainer at {transfer.rendezvous} was lost: {error}") from error
     finally:
         timer.cancel()
         engine.shutdown()

@@ -2,7 +2,7 @@
 
     each weight's bytes ──XXH3-128──> 16 bytes each, in order ──XXH3-128──> 32 hexadecimal digits
 
-Digests are in xxHash's canonical (big-endian) form. https://github.com/Cyan4973/xxHash
+What is digested, and how, engines know by the same code, `dataserver.weight_buckets`.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from typing import Final
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from xxhash import xxh3_128_digest, xxh3_128_hexdigest
 
+from dataserver.weight_buckets import WeightsChecksum, weight_digest
 from trainer.launch import World
 
 DIGEST_BYTES: Final = 16
@@ -23,7 +23,7 @@ def digests_of(data: Tensor, sizes: Sequence[int]) -> list[bytes]:
     whole: memoryview = data.cpu().numpy().data
     found, begin = [], 0
     for size in sizes:
-        found.append(xxh3_128_digest(whole[begin : begin + size]))
+        found.append(weight_digest(whole[begin : begin + size]))
         begin += size
     return found
 
@@ -38,4 +38,6 @@ def checksum_over_ranks(digests: dict[int, bytes], count: int, world: World) -> 
         table[index] = torch.frombuffer(bytearray(digest), dtype=torch.uint8)
     if world.size > 1:
         dist.all_reduce(table, dist.ReduceOp.SUM)
-    return xxh3_128_hexdigest(table.numpy().tobytes())
+    checksum = WeightsChecksum()
+    checksum.add_digests(table.numpy().tobytes())
+    return checksum.hexdigest()

@@ -18,10 +18,11 @@ from typing import Any, Final
 import torch
 
 from dataserver.durable import flush_to_disk, write_durably
+from dataserver.weight_buckets import TensorSpec
 from trainer.launch import World
 from trainer.weights.gather import Bucket
 from trainer.weights.outgoing import Outgoing
-from trainer.weights.sync import Meeting, Sync, TensorSpec, TransferError
+from trainer.weights.sync import Meeting, Sync, TransferError
 
 MARKER: Final = "weights.json"
 FORMAT: Final = 1

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from dataserver.weight_buckets import TensorSpec
 from trainer.weights.outgoing import Outgoing
-from trainer.weights.sync import TensorSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from dataserver.client import AttemptInfo
 from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, SyncOutcome, WeightSync
 from trainer.weights.calls import OrchestratorCalls
 from trainer.weights.outgoing import Outgoing
-from trainer.weights.reports import Reports
+from trainer.weights.reports import ReportThread
 from trainer.weights.sync import NotReady, Ready, Sync, TransferError
 from trainer.weights.transport import Transport
 from trainer.weights.underway import Underway
@@ -53,7 +53,7 @@ class Lead:
         attempt: AttemptInfo,
         outgoing: Outgoing,
         transport_of: Callable[[Sync], Transport],
-        reports: Reports,
+        reports: ReportThread,
         trainer_address: str,
         underway: Underway,
     ) -> None:

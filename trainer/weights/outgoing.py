@@ -12,10 +12,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
-from dataserver.weight_buckets import pack_in_order
+from dataserver.weight_buckets import TensorSpec, pack_in_order
 from trainer.config import Precision
 from trainer.errors import ModelError
-from trainer.weights.sync import TensorSpec
 from trainer.weights_config import ServingType, WeightsConfig
 
 TORCH_TYPE: Final = {

@@ -11,7 +11,7 @@ from dataserver.weight_sync import WeightSync
 log = logging.getLogger(__name__)
 
 
-class Reports:
+class ReportThread:
     """Delivers results in order. `deliver` waits for a server that is away as long as it likes."""
 
     def __init__(self, deliver: Callable[[WeightSync], None]) -> None:

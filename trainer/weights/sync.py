@@ -1,6 +1,5 @@
 """The values of one sync: what is moved, where it is met, what rank 0 tells the others."""
 
-import math
 from dataclasses import dataclass
 
 from dataserver.weight_sync import PolicyVersion
@@ -8,20 +7,6 @@ from dataserver.weight_sync import PolicyVersion
 
 class TransferError(Exception):
     """A transfer came to nothing; the message says why. It never leaves this package."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSpec:
-    """A weight as it is sent. `name`: by which vLLM loads it. `dtype`: `float32`, `bfloat16` or `float16`."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return math.prod(self.shape) * (4 if self.dtype == "float32" else 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[
     from trainer.weights.handover import Handover
     from trainer.weights.lead import Lead
     from trainer.weights.outgoing import outgoing
-    from trainer.weights.reports import Reports
+    from trainer.weights.reports import ReportThread
     from trainer.weights.underway import Underway
     from trainer.weights.ways import transport_maker
 
@@ -45,7 +45,7 @@ def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[
     if world.is_first:
         lead = Lead(
             config=config.weights, run=RUN, attempt=attempt_info(), outgoing=sent, transport_of=make, underway=underway,
-            reports=Reports(lambda _result: None), trainer_address="127.0.0.1:1",
+            reports=ReportThread(lambda _result: None), trainer_address="127.0.0.1:1",
         )  # fmt: skip
     handover = Handover(world=world, outgoing=sent, transport_of=make, underway=underway, lead=lead)
     for number in range(2):

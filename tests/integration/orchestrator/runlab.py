@@ -24,10 +24,10 @@ from dataserver.client import AttemptInfo, DataClient
 from dataserver.hosting.signals import quiet_poller
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 from dataserver.v1.policy_version_pb2 import PolicyVersion as PolicyVersionProto
+from dataserver.weight_buckets import WeightsChecksum
 from dataserver.weight_sync import OrchestratorAddress, PolicyVersion, SyncOutcome, WeightSync
 from orchestrator.app import Orchestrator
 from orchestrator.config import OrchestratorConfig
-from orchestrator.engines.buckets import WeightsChecksum
 from orchestrator.members import Member
 from orchestrator.v1 import weight_transfer_service_pb2 as transfers
 from orchestrator.v1.weight_transfer_service_pb2_grpc import WeightTransferServiceStub

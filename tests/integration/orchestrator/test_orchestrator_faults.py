@@ -18,8 +18,8 @@ from runlab import (
 )
 
 from dataserver.testing import RunningServer, running_server, write_store
+from dataserver.weight_buckets import TensorSpec
 from orchestrator.config import OrchestratorConfig
-from orchestrator.engines.interface import TensorSpec
 from orchestrator.results import EvalResult, open_results
 from orchestrator.testing import FakeEngineProcess, Fault, running_fake_engine
 

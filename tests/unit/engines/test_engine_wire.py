@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engines.interface import SamplingParams, TensorSpec, Transfer, Transport, VersionSpan
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.engines.interface import SamplingParams, Transfer, Transport, VersionSpan
 from orchestrator.engines.wire import (
     generate_request,
     init_request,

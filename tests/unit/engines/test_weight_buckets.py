@@ -7,8 +7,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engines.buckets import WeightsChecksum, nbytes, pack
-from orchestrator.engines.interface import TensorSpec
+from dataserver.weight_buckets import TensorSpec, WeightsChecksum, pack
 
 SPECS = st.lists(
     st.builds(
@@ -42,10 +41,10 @@ def test_a_bucket_is_full_when_the_next_weight_does_not_fit_and_a_large_one_trav
 def test_buckets_keep_the_order_and_are_no_larger_than_they_may(tensors: list[TensorSpec], bucket_bytes: int) -> None:
     buckets = pack(tensors, bucket_bytes)
     assert [tensor for bucket in buckets for tensor in bucket] == tensors
-    assert all(len(bucket) == 1 or sum(map(nbytes, bucket)) <= bucket_bytes for bucket in buckets)
+    assert all(len(bucket) == 1 or sum(tensor.size for tensor in bucket) <= bucket_bytes for bucket in buckets)
     # None could have taken the weight that begins the next.
     for bucket, following in pairwise(buckets):
-        assert sum(map(nbytes, bucket)) + nbytes(following[0]) > bucket_bytes
+        assert sum(tensor.size for tensor in bucket) + following[0].size > bucket_bytes
 
 
 def test_the_checksum_is_the_digest_of_the_digests_in_order() -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from dataserver.weight_buckets import TensorSpec
 from dataserver.weight_sync import PolicyVersion, SyncState, WeightSync
-from orchestrator.config import WeightsConfig
-from orchestrator.engines.interface import EngineStatus, TensorSpec, Transfer, Transport
+from orchestrator.config import TransfersConfig
+from orchestrator.engines.interface import EngineStatus, Transfer, Transport
 from orchestrator.errors import EngineRefusedError, EngineUnavailableError, UpdateFailedError, WeightsMismatchError
 from orchestrator.keeper import Keeper
 from orchestrator.labels import sync_of
@@ -224,7 +225,7 @@ class Stage:
         self.attempt, self.number = ATTEMPT, 1
         self.pool = Pool(engines)  # type: ignore[arg-type]
         self.keeper = Keeper(self.pool, every_s=2)
-        self.config = WeightsConfig(transport=transport, **weights)
+        self.config = TransfersConfig(transport=transport, **weights)
         self.coordinator = self.lead(epoch=1)
 
     def lead(self, epoch: int) -> Coordinator:

@@ -7,8 +7,9 @@ import pytest
 from orchlab import ModelEngine, Stage, Wire, checksum_of, request, run_state, sync_id, warped
 
 from dataserver.errors import PreconditionError
+from dataserver.weight_buckets import TensorSpec
 from dataserver.weight_sync import PolicyVersion, SyncOutcome
-from orchestrator.engines.interface import TensorSpec, Transport
+from orchestrator.engines.interface import Transport
 from orchestrator.labels import sync_of
 from orchestrator.members import MemberState
 from orchestrator.transfers.values import Ready, RefusalReason, Refused

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from dataserver.errors import InvalidConfigError
+from dataserver.weight_buckets import TensorSpec
 from trainer.launch import World
 from trainer.weights.gather import Bucket
 from trainer.weights.nccl import NcclTransport
-from trainer.weights.sync import TensorSpec
 from trainer.weights_config import WeightsConfig
 
 WORLD = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), holder="test", under_torchrun=False)

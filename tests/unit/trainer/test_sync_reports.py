@@ -4,7 +4,7 @@ import pytest
 
 from dataserver.errors import StaleAttemptError
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, WeightSync
-from trainer.weights.reports import Reports
+from trainer.weights.reports import ReportThread
 
 
 def ended(number: int) -> WeightSync:
@@ -21,7 +21,7 @@ def test_a_report_that_cannot_be_delivered_is_logged_and_the_next_one_is_deliver
             raise fault
         delivered.append(sync)
 
-    reports = Reports(deliver)
+    reports = ReportThread(deliver)
     for number in (1, 2):
         reports.add(ended(number))
     reports.finish(60.0)

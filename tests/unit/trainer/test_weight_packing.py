@@ -5,13 +5,11 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataserver.weight_buckets import pack_in_order
-from orchestrator.engines.buckets import WeightsChecksum, pack
+from dataserver.weight_buckets import TensorSpec, WeightsChecksum, pack, pack_in_order
 from orchestrator.engines.interface import TensorSpec as Expected
 from trainer.launch import World
 from trainer.weights.checksum import checksum_over_ranks, digests_of
 from trainer.weights.filesystem import safetensors_header
-from trainer.weights.sync import TensorSpec
 
 ALONE = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), holder="test", under_torchrun=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import xxhash
 from crashlab.weights import Consumed
 
-from orchestrator.engines.interface import TensorSpec
+from dataserver.weight_buckets import TensorSpec
 
 TENSORS = (
     TensorSpec(name="embed", dtype="float32", shape=(16, 4)),

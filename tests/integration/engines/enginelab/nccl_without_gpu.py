@@ -9,8 +9,9 @@ import torch
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.distributed.weight_transfer.nccl_common import worker_init_payload
 
-from orchestrator.engines.interface import TensorSpec, Transfer, Transport
-from orchestrator.receivers.bucket import Deadline, TransferError
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.engines.interface import Transfer, Transport
+from orchestrator.receivers.bucket import Deadline, ReceiveError
 from orchestrator.vllm_plugin import BACKEND, register
 from orchestrator.vllm_plugin.nccl import init_info, receive_nccl, update_info
 
@@ -33,7 +34,7 @@ def fault() -> str:
     )
     try:
         receive_nccl(TRANSFER, config, torch.device("cpu"), lambda _weights: None, Deadline(300))
-    except TransferError as error:
+    except ReceiveError as error:
         return str(error)
     return ""
 

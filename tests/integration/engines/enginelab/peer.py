@@ -7,7 +7,8 @@ from typing import Any
 
 import grpc
 
-from orchestrator.engines.interface import Engine, TensorSpec, Transfer, Transport
+from dataserver.weight_buckets import TensorSpec
+from orchestrator.engines.interface import Engine, Transfer, Transport
 from orchestrator.v1 import weight_transfer_service_pb2 as pb
 from orchestrator.v1.weight_transfer_service_pb2_grpc import (
     WeightTransferServiceServicer,

@@ -13,8 +13,8 @@ import torch
 import torch.distributed
 from safetensors.torch import save_file
 
-from orchestrator.engines.buckets import WeightsChecksum, nbytes, pack
-from orchestrator.engines.interface import TensorSpec, Transfer, Transport
+from dataserver.weight_buckets import TensorSpec, WeightsChecksum, pack
+from orchestrator.engines.interface import Transfer, Transport
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -91,7 +91,7 @@ class GlooSender:
             if number == stop_after:
                 return
             message = torch.from_numpy(np.concatenate([data_of(self._weights[tensor.name]) for tensor in tensors]))
-            assert len(message) == sum(map(nbytes, tensors))
+            assert len(message) == sum(tensor.size for tensor in tensors)
             group.broadcast(message, 0).wait()
 
     def start(self, *, stop_after: int | None = None) -> threading.Thread:

@@ -37,7 +37,7 @@ def hand_over_versions(
     from trainer.weights.handover import Handover
     from trainer.weights.lead import Lead
     from trainer.weights.outgoing import outgoing
-    from trainer.weights.reports import Reports
+    from trainer.weights.reports import ReportThread
     from trainer.weights.underway import Underway
     from trainer.weights.ways import transport_maker
 
@@ -50,7 +50,7 @@ def hand_over_versions(
     if peer is not None:
         lead = Lead(
             config=config.weights, run=RUN, attempt=attempt_info(), outgoing=sent, transport_of=make, underway=underway,
-            reports=Reports(told.reported.append), trainer_address="127.0.0.1:1",
+            reports=ReportThread(told.reported.append), trainer_address="127.0.0.1:1",
         )  # fmt: skip
         if abort:
             threading.Thread(target=_abort_when_reached, args=(peer, underway, told), daemon=True).start()
