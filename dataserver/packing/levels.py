@@ -9,18 +9,19 @@ Bins that reach the level before they are full waste room, and there is only so 
 a round would need too much of it, its level is raised, and where that does not suffice there is none.
 """
 
-from bisect import bisect_left
-from copy import copy
-from typing import Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.compiled import compiled
 from dataserver.packing.full import place_evenly
 from dataserver.packing.placement import Items
 
 # A round's level, as multiples of its costliest sample in sixteenths: the lowest that room is left for.
-_LEVELS = (16, 17, 18, 20, 22, 24, 28)
+_LEVELS: Final = (16, 17, 18, 20, 22, 24, 28)
+
+_LEFT: Final = -1
 
 
 def place_in_levels(
@@ -30,74 +31,99 @@ def place_in_levels(
 
     No round that has a level wastes more than one in `waste_part` of its room.
     """
-    bins_allowed = rounds * dp_world_size
-    bins = np.empty(len(items), dtype=np.int64)
-    left = _Left(items)
-    opened = 0
-    to_waste = bins_allowed * capacity - int(items.size.sum())
-    while (bins_left := bins_allowed - opened) > dp_world_size and left.costliest() * bins_left > left.cost:
-        for level in _LEVELS:
-            after = left.copy()
-            filled = [after.fill(capacity, left.costliest() * level // 16) for _ in range(dp_world_size)]
-            wasted = dp_world_size * capacity - left.size + after.size
-            if wasted <= min(to_waste, dp_world_size * capacity // waste_part):
-                break
-        else:
-            break
-        for number, positions in enumerate(filled, opened):
-            bins[positions] = number
-        left, opened, to_waste = after, opened + dp_world_size, to_waste - wasted
-    rest = np.array(left.positions(), dtype=np.int64)
+    bins = np.full(len(items), _LEFT, dtype=np.int64)
+    opened = _fill_rounds(items.size, items.cost, capacity, rounds, dp_world_size, waste_part, bins)
+    rest = np.flatnonzero(bins == _LEFT)
     if len(rest):
         kept = Items(index=items.index[rest], size=items.size[rest], cost=items.cost[rest])
+        bins_left = rounds * dp_world_size - opened
         bins[rest] = opened + place_evenly(kept, capacity=capacity, bins_allowed=min(bins_left, len(rest)))
     return bins
 
 
-class _Left:
-    """The items that are not placed yet, by their positions in descending order; `size` and `cost` of all of them."""
+@compiled
+def _fill_rounds(  # noqa: PLR0917  # compiled functions have no keyword-only arguments
+    size: NDArray[np.int64],
+    cost: NDArray[np.int64],
+    capacity: int,
+    rounds: int,
+    ranks: int,
+    waste_part: int,
+    bins: NDArray[np.int64],
+) -> int:
+    """Give items to the rounds that have a level; returns how many bins these are."""
+    bins_left, opened = rounds * ranks, 0
+    size_left, cost_left = size.sum(), cost.sum()
+    to_waste = bins_left * capacity - size_left
+    following = np.arange(len(size) + 1)
+    while bins_left > ranks and size_left > 0:
+        costliest = cost[_find(following, 0)]
+        if costliest <= cost_left // bins_left:
+            break
+        for level in _LEVELS:
+            budget = costliest // 16 * level + costliest % 16 * level // 16
+            after = following.copy()
+            used = spent = 0
+            for number in range(opened, opened + ranks):
+                more, dearer = _fill(size, cost, after, capacity, budget, number, bins)
+                used += more
+                spent += dearer
+            wasted = ranks * capacity - used
+            if wasted <= min(to_waste, ranks * capacity // waste_part):
+                break
+            for at in range(len(bins)):
+                if bins[at] >= opened:
+                    bins[at] = _LEFT
+        else:
+            break
+        following = after
+        opened += ranks
+        bins_left -= ranks
+        size_left -= used
+        cost_left -= spent
+        to_waste -= wasted
+    return opened
 
-    def __init__(self, items: Items) -> None:
-        self.size, self.cost = int(items.size.sum()), int(items.cost.sum())
-        self._size, self._cost = items.size.tolist(), items.cost.tolist()
-        self._ascending_size, self._ascending_cost = (-items.size).tolist(), (-items.cost).tolist()
-        # Union-find: next_[i] leads to the first item at or after i that is left.
-        self._next = list(range(len(items) + 1))
 
-    def copy(self) -> Self:
-        """One that changes apart from this one."""
-        other = copy(self)
-        other._next = self._next.copy()
-        return other
+@compiled
+def _fill(  # noqa: PLR0917
+    size: NDArray[np.int64],
+    cost: NDArray[np.int64],
+    following: NDArray[np.int64],
+    room: int,
+    budget: int,
+    number: int,
+    bins: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Give bin `number` the longest items left that fit into `room` and `budget`; returns what it takes of both."""
+    used = spent = 0
+    while True:
+        at = _find(following, max(_first_within(size, room - used), _first_within(cost, budget - spent)))
+        if at == len(size):
+            return used, spent
+        following[at] = at + 1
+        used += size[at]
+        spent += cost[at]
+        bins[at] = number
 
-    def costliest(self) -> int:
-        """Cost of the costliest item left; 0 when none is."""
-        at = self._find(0)
-        return self._cost[at] if at < len(self._cost) else 0
 
-    def fill(self, room: int, budget: int) -> list[int]:
-        """Take the longest items that still fit into `room` and `budget`; returns their positions."""
-        taken = []
-        while (at := self._longest(room, budget)) < len(self._size):
-            self._next[at] = at + 1
-            room -= self._size[at]
-            budget -= self._cost[at]
-            taken.append(at)
-        self.size -= sum(self._size[at] for at in taken)
-        self.cost -= sum(self._cost[at] for at in taken)
-        return taken
+@compiled
+def _first_within(descending: NDArray[np.int64], most: int) -> int:
+    """Where the first value of at most `most` stands; n for none."""
+    low, high = 0, len(descending)
+    while low < high:
+        middle = (low + high) >> 1
+        if descending[middle] > most:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
-    def positions(self) -> list[int]:
-        """All that is left."""
-        return [at for at, following in enumerate(self._next[:-1]) if at == following]
 
-    def _longest(self, room: int, budget: int) -> int:
-        """Where the longest item stands that takes at most `room` and costs at most `budget`; n for none."""
-        return self._find(max(bisect_left(self._ascending_size, -room), bisect_left(self._ascending_cost, -budget)))
-
-    def _find(self, at: int) -> int:
-        following = self._next
-        while following[at] != at:
-            following[at] = following[following[at]]
-            at = following[at]
-        return at
+@compiled
+def _find(following: NDArray[np.int64], at: int) -> int:
+    """Union-find: `following[i]` leads to the first item at or after i that is left."""
+    while following[at] != at:
+        following[at] = following[following[at]]
+        at = int(following[at])
+    return at

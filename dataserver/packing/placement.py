@@ -1,24 +1,36 @@
-"""Placing samples into bins by how full these are, the longest first, in O(n log n).
+"""Placing samples into bins, the longest first, in O(n log n).
 
 Sizes only fall, so a bin without room for the sample at hand *waits* until samples are small
 enough for it. Two heaps suffice: the open bins by what the rule prefers, and the waiting bins
-by their room. Samples of one size that follow one another go to a bin together: it stays the
-preferred one until it has no room for that size.
+by their room.
 """
 
 from dataclasses import dataclass
 from enum import Enum
-from heapq import heappop, heappush, heapreplace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dataserver.compiled import compiled
+from dataserver.packing.heap import drop, push, sink
+
+_FIRST_FIT: Final = 0
+_BEST_FIT: Final = 1
+_CHEAPEST: Final = 2
+
+_ANY_NUMBER: Final = 2**62
 
 
 class Rule(Enum):
     """Which of the bins with room gets the next sample; ties go to the lower bin number."""
 
-    FIRST_FIT = "lowest number"
-    BEST_FIT = "least room"
+    FIRST_FIT = _FIRST_FIT
+    """The lowest number."""
+    BEST_FIT = _BEST_FIT
+    """The least room."""
+    CHEAPEST = _CHEAPEST
+    """The least cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,55 +50,87 @@ def place(
 ) -> NDArray[np.int64]:
     """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open.
 
-    `opened`: the room of each bin that stands ready at the start; none by default. Where more than `most` bins
-    are needed, the items from there on are all given the number `most`.
+    `opened`: the room of each bin that stands ready at the start, without cost; none by default. Where more than
+    `most` bins are needed, the items from there on are all given the number `most`.
     """
-    # Heaps of whole numbers, each a value and a bin in one, because pairs take twice as long to compare.
-    begins = np.flatnonzero(np.diff(items.size, prepend=-1))
-    counts = np.diff(begins, append=len(items))
-    smallest = int(items.size[-1])
-    by_number = rule is Rule.FIRST_FIT
-    room: list[int] = [] if opened is None else opened.tolist()
-    many = len(room) + len(items)
-    # What the rule prefers; for best fit, room * many + number.
-    active = list(range(len(room))) if by_number else sorted(left * many + at for at, left in enumerate(room))
-    waiting: list[int] = []  # (capacity - room) * many + number
-    numbers: list[int] = []
-    amounts: list[int] = []
-    for size, count in zip(items.size[begins].tolist(), counts.tolist(), strict=True):
-        fits = (capacity - size + 1) * many
-        while waiting and waiting[0] < fits:
-            number = heappop(waiting) % many
-            heappush(active, number if by_number else room[number] * many + number)
-        missing = count
-        while missing:
-            while active and room[active[0] % many] < size:
-                number = heappop(active) % many
-                if room[number] >= smallest:  # else nothing will ever fit
-                    heappush(waiting, (capacity - room[number]) * many + number)
-            if not active:
-                if len(room) == most:
-                    return np.append(numbers, most).repeat([*amounts, len(items) - sum(amounts)])
-                active.append(len(room) if by_number else capacity * many + len(room))
-                room.append(capacity)
-            number = active[0] % many
-            taken = 1 if missing == 1 else min(missing, room[number] // size)
-            missing -= taken
-            room[number] -= taken * size
-            numbers.append(number)
-            amounts.append(taken)
-            if not by_number:
-                heapreplace(active, room[number] * many + number)
-    return np.repeat(np.array(numbers, dtype=np.int64), amounts)
+    bins = np.empty(len(items), dtype=np.int64)
+    count = 0 if opened is None else len(opened)
+    room = np.empty(count + len(items), dtype=np.int64)
+    if opened is not None:
+        room[:count] = opened
+    scratch = np.zeros((4, len(room)), dtype=np.int64)
+    limit = _ANY_NUMBER if most is None else most
+    _place(items.size, items.cost, capacity, rule.value, room, count, limit, bins, scratch)
+    return bins
 
 
 def place_in_order(sizes: NDArray[np.int64], *, capacity: int) -> NDArray[np.int64]:
     """Next-fit: the bin of each sample, int64[n]; one that does not fit the last bin opens the next."""
-    ends = np.cumsum(sizes)
     bins = np.empty(len(sizes), dtype=np.int64)
-    number = start = used = 0
-    while start < len(sizes):
-        stop = int(np.searchsorted(ends, used + capacity, side="right"))
-        bins[start:stop] = number
-        number, start, used = number + 1, stop, int(ends[stop - 1])
+    _place_in_order(sizes, capacity, bins)
     return bins
+
+
+@compiled
+def _place(  # noqa: PLR0917  # compiled functions have no keyword-only arguments
+    size: NDArray[np.int64],
+    cost: NDArray[np.int64],
+    capacity: int,
+    rule: int,
+    room: NDArray[np.int64],
+    count: int,
+    most: int,
+    bins: NDArray[np.int64],
+    scratch: NDArray[np.int64],
+) -> None:
+    """`room[:count]`: of the bins that stand ready; there is place for one bin more an item. `scratch`: zeros."""
+    used, preferred, active, waiting = scratch
+    actives, waitings, smallest = count, 0, size[-1]
+    for number in range(count):
+        used[number] = capacity - room[number]
+        preferred[number] = room[number] if rule == _BEST_FIT else 0
+        push(active, number, preferred, number)
+    for at in range(len(size)):
+        while waitings and room[waiting[0]] >= size[at]:
+            number = drop(waiting, waitings, used)
+            waitings -= 1
+            push(active, actives, preferred, number)
+            actives += 1
+        while actives and room[active[0]] < size[at]:
+            number = drop(active, actives, preferred)
+            actives -= 1
+            if room[number] >= smallest:  # else nothing will ever fit
+                push(waiting, waitings, used, number)
+                waitings += 1
+        if not actives:
+            if count == most:
+                _fill_up(bins, at, most)
+                return
+            active[0], actives = count, 1
+            room[count] = capacity
+            count += 1
+        number = active[0]
+        bins[at] = number
+        room[number] -= size[at]
+        used[number] += size[at]
+        if rule == _BEST_FIT:
+            preferred[number] = room[number]
+        elif rule == _CHEAPEST:
+            preferred[number] += cost[at]
+            sink(active, actives, preferred)  # only a key that grows can put another bin first
+
+
+@compiled
+def _fill_up(bins: NDArray[np.int64], begin: int, number: int) -> None:
+    for at in range(begin, len(bins)):
+        bins[at] = number
+
+
+@compiled
+def _place_in_order(sizes: NDArray[np.int64], capacity: int, bins: NDArray[np.int64]) -> None:
+    number = used = 0
+    for at in range(len(sizes)):
+        if used + sizes[at] > capacity:
+            number, used = number + 1, 0
+        used += sizes[at]
+        bins[at] = number

@@ -7,13 +7,12 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from dataserver.packing.cheapest import place_cheapest
-from dataserver.packing.first_fit import first_fit_lasts
-from dataserver.packing.full import MANY, place_equally_full
+from dataserver.packing.full import place_cheapest, place_equally_full
 from dataserver.packing.levels import place_in_levels
 from dataserver.packing.placement import Items, Rule, place, place_in_order
 from dataserver.packing.rank_sums import by_rank_sums, split_costliest
 from dataserver.packing.refine import refine
+from dataserver.packing.repair import repair
 from dataserver.packing.rounds import (
     EVEN,
     Arrangement,
@@ -28,6 +27,9 @@ Bins = NDArray[np.int64]
 
 # Of all placements the best ones are refined, because that takes as long as several placements.
 _REFINED = 2
+
+# Of more samples than this not everything is tried: they are easily packed, and it takes time.
+_MANY = 2**16
 
 # What lasts longer than it must by less than this part is refined at once: that may settle it.
 _NEARLY_EVEN = 64
@@ -86,6 +88,7 @@ class Packing:
                 dp_world_size=self.dp_world_size,
                 waste_part=_WASTE_PART,
             )
+        bins = repair(self.items, bins, capacity=self.capacity, bins_allowed=self.forced)
         if bins.max() >= self.forced:
             return None
         found = self._by_cost(bins)
@@ -99,13 +102,12 @@ class Packing:
 
     def _balanced(self) -> Arrangement:
         """The best of several placements; those of the baselines are among them, so it is never worse."""
-        cheapest = self._cheapest()
-        first = self._even_at_once(cheapest)
-        if first is not None:
-            return even_out_ranks(first)
         first_fit = place(self.items, capacity=self.capacity, rule=Rule.FIRST_FIT)
-        even = self._even_bins(cheapest, first_fit)
-        found = [self._by_cost(even), self._by_cost(first_fit)]
+        even = self._even_bins(self._cheapest(), first_fit)
+        found = [self._by_cost(even)]
+        if self._is_minimal(found[0], EVEN) and found[0].duration <= self._in_order(first_fit).duration:
+            return even_out_ranks(found[0])
+        found.append(self._by_cost(first_fit))
         # Bins sorted by cost last as long as the baselines at most, which arrange the same ones otherwise.
         limit = min(each.duration for each in found)
         for bins in self._other_bins(self._count(first_fit)):
@@ -115,23 +117,19 @@ class Packing:
             if self._is_minimal(found[-1], EVEN) and found[-1].duration <= limit:
                 return even_out_ranks(found[-1])
         found.sort(key=_merit)
-        found += [refine(self.items, arrangement, capacity=self.capacity) for arrangement in found[:_REFINED]]
+        found += [
+            refine(self.items, arrangement, capacity=self.capacity)
+            for arrangement in found[: 1 if self._many else _REFINED]
+        ]
         best = min(found, key=_merit)
         if best.duration > limit:
             limit = min(self._in_order(first_fit).duration, self._by_rank_sums(even).duration)
             best = min((each for each in found if each.duration <= limit), key=_merit)
         return even_out_ranks(best)
 
-    def _even_at_once(self, cheapest: Bins) -> Arrangement | None:
-        """Even bins in as few rounds as can be, where they are easily had and the baselines cannot be better."""
-        if self._count(cheapest) > self.forced:
-            return None
-        first = self._by_cost(split_costliest(self.items, cheapest, self.forced))
-        if first.is_even(EVEN) and first_fit_lasts(
-            self.items, capacity=self.capacity, dp_world_size=self.dp_world_size, at_least=first.duration
-        ):
-            return first
-        return None
+    @property
+    def _many(self) -> bool:
+        return len(self.items) > _MANY
 
     def _is_minimal(self, arrangement: Arrangement, part: int) -> bool:
         """Whether it has as few rounds as can be, and lasts hardly longer than it must."""
@@ -141,16 +139,16 @@ class Packing:
         """Placements beside those of the baselines, into at most `most` bins."""
         if self.known is not None and self._count(self.known) <= most:
             yield self.known
-        for bins_allowed in sorted({self.forced, most}):
-            for bins in self._into(bins_allowed):
+        for bins_allowed in (most,) if self._many else sorted({self.forced, most}):
+            for placed in self._into(bins_allowed):
+                bins = repair(self.items, placed, capacity=self.capacity, bins_allowed=bins_allowed)
                 if bins.max() < bins_allowed:
                     yield bins
 
     def _into(self, bins_allowed: int) -> Iterator[Bins]:
         """Placements into `bins_allowed` bins, where these suffice; else they are no such thing."""
         yield place_equally_full(self.items, capacity=self.capacity, bins_allowed=bins_allowed)
-        if len(self.items) <= MANY:
-            yield place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT, most=bins_allowed)
+        yield place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT, most=bins_allowed)
         rounds = bins_allowed // self.dp_world_size
         if rounds <= _IN_LEVELS and self.items.cost[0] * bins_allowed > self.items.cost.sum():
             yield place_in_levels(self.items, capacity=self.capacity, rounds=rounds, dp_world_size=self.dp_world_size)

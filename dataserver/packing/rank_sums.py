@@ -5,96 +5,147 @@ It looks at what a rank does in a whole step and not at when ranks meet; it stan
 to a multiple of the ranks; differencing (Karmarkar and Karp 1982) with equal counts; swaps.
 """
 
-from heapq import heapify, heappop, heappush
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.compiled import compiled
+from dataserver.packing.heap import drop, push
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import Arrangement, in_bin_order
 
 # A swap helps less and less; the bounds keep steps of very many ranks or rounds from taking long.
-_SWAPS = 1024
-_COMPARED = 2**23
+_SWAPS: Final = 1024
+_COMPARED: Final = 2**23
 
 
 def split_costliest(items: Items, bins: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Split bins in two, the costliest first, of equal ones the last, until there are `count` or nothing to split."""
+    opened = int(bins.max()) + 1
+    if opened >= count:
+        return bins
     bins = bins.copy()
-    number = int(bins.max()) + 1
-    cost = np.zeros(number, dtype=np.int64)
-    np.add.at(cost, bins, items.cost)
-    by_bin = np.argsort(bins, kind="stable")
-    members = np.split(by_bin, np.cumsum(np.bincount(bins))[:-1])
-    costliest = [(-price, -bin_) for bin_, price in enumerate(cost.tolist())]
-    heapify(costliest)
-    while number < count and costliest:
-        bin_ = -heappop(costliest)[1]
-        if len(members[bin_]) < 2:
-            continue
-        sums = [0, 0]
-        halves: tuple[list[int], list[int]] = ([], [])
-        for member, price in zip(members[bin_].tolist(), items.cost[members[bin_]].tolist(), strict=True):
-            half = int(sums[1] < sums[0])
-            sums[half] += price
-            halves[half].append(member)
-        bins[halves[1]] = number
-        members[bin_] = np.array(halves[0])
-        members.append(np.array(halves[1]))
-        heappush(costliest, (-sums[0], -bin_))
-        heappush(costliest, (-sums[1], -number))
-        number += 1
+    stops = np.zeros(count, dtype=np.int64)
+    stops[:opened] = np.cumsum(np.bincount(bins))
+    _split(items.cost, np.argsort(bins, kind="stable"), stops, opened, bins)
     return bins
+
+
+@compiled
+def _split(
+    cost: NDArray[np.int64], order: NDArray[np.int64], stops: NDArray[np.int64], opened: int, bins: NDArray[np.int64]
+) -> None:
+    """`order`: items bin by bin; `stops`: where in it a bin's end, with place for the new bins."""
+    last = len(stops) - 1
+    starts = np.zeros_like(stops)
+    for number in range(1, opened):
+        starts[number] = stops[number - 1]
+    # A heap has the lowest number first and the last bin is to be first, so it holds numbers from the last one back.
+    heap, key = np.empty_like(stops), np.zeros_like(stops)
+    for number in range(opened):
+        for at in range(starts[number], stops[number]):
+            key[last - number] -= cost[order[at]]
+        push(heap, number, key, last - number)
+    count = opened
+    while opened <= last and count:
+        number = last - drop(heap, count, key)
+        count -= 1
+        start, stop = starts[number], stops[number]
+        if stop - start < 2:
+            continue
+        moved = np.empty(stop - start, dtype=np.int64)
+        kept_sum = moved_sum = moves = 0
+        for at in range(start, stop):
+            item = order[at]
+            if moved_sum < kept_sum:
+                moved_sum += cost[item]
+                moved[moves] = item
+                moves += 1
+            else:
+                kept_sum += cost[item]
+                order[at - moves] = item
+        for at in range(moves):
+            order[stop - moves + at] = moved[at]
+            bins[moved[at]] = opened
+        stops[number] = starts[opened] = stop - moves
+        stops[opened] = stop
+        key[last - number], key[last - opened] = -kept_sum, -moved_sum
+        push(heap, count, key, last - number)
+        push(heap, count + 1, key, last - opened)
+        count += 2
+        opened += 1
 
 
 def by_rank_sums(items: Items, bins: NDArray[np.int64], *, rounds: int, dp_world_size: int) -> Arrangement:
     """Ranks with about equal sums, `rounds` bins each; a rank's costliest bin comes first."""
     given = in_bin_order(items, bins, rounds=rounds, dp_world_size=dp_world_size)
-    ranks = _differencing(given.cost, rounds, dp_world_size)
-    _swap(ranks, given.cost)
-    numbers = np.array([sorted(rank, key=lambda bin_: (-int(given.cost[bin_]), bin_)) for rank in ranks]).T
-    return Arrangement(bins=bins, numbers=np.ascontiguousarray(numbers), cost=given.cost)
+    order = np.argsort(-given.cost, kind="stable").reshape(rounds, dp_world_size)
+    ranks = _differencing(given.cost, order)
+    _swap(given.cost, ranks)
+    by_cost = np.lexsort((ranks, -given.cost[ranks]), axis=1)
+    numbers = np.ascontiguousarray(np.take_along_axis(ranks, by_cost, axis=1).T)
+    return Arrangement(bins=bins, numbers=numbers, cost=given.cost)
 
 
-def _differencing(cost: NDArray[np.int64], rounds: int, ranks: int) -> list[list[int]]:
-    """The bins of each rank: the two parts whose sums spread most are joined, high to low, until one is left."""
-    order = np.argsort(-cost, kind="stable").reshape(rounds, ranks)
-    parts = []
-    for number, group in enumerate(order.tolist()):
-        sums = [int(cost[bin_]) for bin_ in group]
-        parts.append((sums[-1] - sums[0], number, sums, [[bin_] for bin_ in group]))
-    heapify(parts)
-    while len(parts) > 1:
-        _, number, sums, members = heappop(parts)
-        _, _, others, other_members = heappop(parts)
-        joined = [
-            (total + other, _joined(mine, its))
-            for total, other, mine, its in zip(sums, others[::-1], members, other_members[::-1], strict=True)
-        ]
-        joined.sort(key=lambda rank: -rank[0])
-        sums, members = [total for total, _ in joined], [mine for _, mine in joined]
-        heappush(parts, (sums[-1] - sums[0], number, sums, members))
-    return parts[0][3]
+@compiled
+def _differencing(cost: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bins of each rank, int64[R, J]: the two parts whose sums spread most are joined until one is left.
+
+    `order`: int64[J, R], the bins by descending cost; each round of them is a part to begin with. A part has a sum
+    for each rank, in descending order, and the bins of each as a list: `first` and `last` of it, and what `follows`.
+    """
+    rounds, ranks = order.shape
+    sums = np.empty((rounds, ranks), dtype=np.int64)
+    first, last, follows = order.copy(), order.copy(), np.full(rounds * ranks, -1, dtype=np.int64)
+    heap, key = np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int64)
+    for part in range(rounds):
+        for rank in range(ranks):
+            sums[part, rank] = cost[order[part, rank]]
+        key[part] = sums[part, -1] - sums[part, 0]
+        push(heap, part, key, part)
+    one = 0
+    for count in range(rounds, 1, -1):
+        one = drop(heap, count, key)
+        other = drop(heap, count - 1, key)
+        joined, begins, ends = sums[one] + sums[other][::-1], first[one].copy(), last[other][::-1].copy()
+        for rank in range(ranks):
+            follows[last[one, rank]] = first[other, ranks - 1 - rank]
+        descending = np.argsort(-joined, kind="mergesort")
+        for rank in range(ranks):
+            at = descending[rank]
+            sums[one, rank], first[one, rank], last[one, rank] = joined[at], begins[at], ends[at]
+        key[one] = sums[one, -1] - sums[one, 0]
+        push(heap, count - 2, key, one)
+    found = np.empty((ranks, rounds), dtype=np.int64)
+    for rank in range(ranks):
+        number = first[one, rank]
+        for at in range(rounds):
+            found[rank, at] = number
+            number = follows[number]
+    return found
 
 
-def _joined(some: list[int], others: list[int]) -> list[int]:
-    """The longer of the two lists, extended by the shorter: so all joins together copy little."""
-    longer, shorter = (some, others) if len(some) >= len(others) else (others, some)
-    longer.extend(shorter)
-    return longer
-
-
-def _swap(ranks: list[list[int]], cost: NDArray[np.int64]) -> None:
+@compiled
+def _swap(cost: NDArray[np.int64], ranks: NDArray[np.int64]) -> None:
     """Exchange a bin of the costliest rank for one of the cheapest while that brings the two together."""
-    sums = np.array([cost[rank].sum() for rank in ranks])
-    for _ in range(min(_SWAPS, _COMPARED // len(ranks[0]) ** 2)):
-        high, low = int(sums.argmax()), int(sums.argmin())
+    sums = np.zeros(len(ranks), dtype=np.int64)
+    for rank in range(len(ranks)):
+        for number in ranks[rank]:
+            sums[rank] += cost[number]
+    rounds = ranks.shape[1]
+    for _ in range(min(_SWAPS, _COMPARED // rounds**2)):
+        high, low = sums.argmax(), sums.argmin()
         gap = sums[high] - sums[low]
-        moved = cost[ranks[high]][:, None] - cost[ranks[low]][None, :]
-        miss = np.where((moved > 0) & (moved < gap), np.abs(2 * moved - gap), gap)
-        if miss.min() >= gap:
+        least, best_at, best_to = gap, 0, 0
+        for at in range(rounds):
+            for to in range(rounds):
+                moved = cost[ranks[high, at]] - cost[ranks[low, to]]
+                if 0 < moved < gap and abs(moved - (gap - moved)) < least:
+                    least, best_at, best_to = abs(moved - (gap - moved)), at, to
+        if least == gap:
             return
-        at, to = np.unravel_index(int(miss.argmin()), miss.shape)
-        ranks[high][at], ranks[low][to] = ranks[low][to], ranks[high][at]
-        sums[high] -= moved[at, to]
-        sums[low] += moved[at, to]
+        given, taken = ranks[high, best_at], ranks[low, best_to]
+        ranks[high, best_at], ranks[low, best_to] = taken, given
+        sums[high] -= cost[given] - cost[taken]
+        sums[low] += cost[given] - cost[taken]

@@ -1,138 +1,135 @@
-"""Evening out the bins of each round by exchanging samples between two of them.
+"""Making rounds shorter by exchanging samples between bins.
 
-In every round the costliest bin is paired with the cheapest, the second with the second to
-last, and so on, and where that helps no more, each with another one. Each pair exchanges what
-brings its costs closest together: one or two samples of the costlier bin for none, one or some
-shorter ones of the other. Long samples cost more a
-token than short ones, so this works also between two full bins. Both bins end between their
-former costs, so no round gets longer; and no bin gets over its capacity.
+A round lasts as long as its costliest bin. That one and a cheaper one of the same round exchange what brings them
+nearest to each other, again and again, until the round is even. Long samples cost more a token than short
+ones do, so this works between full bins too. Where there are several rounds, each in its turn, the costliest first,
 
-All pairs of all rounds are looked at at once.
+- has bins that stay above what is within its reach exchange with bins of any round that follows;
+- if its costliest sample alone costs more than the mean of all that is left, that sample is its level: bins below it
+  take on cost from the costliest ones of the rounds that follow, which costs no time.
 """
 
-from dataclasses import dataclass
+from bisect import insort
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.packing.exchange import EVEN_OUT, TAKE_COST, Offers, improve
+from dataserver.packing.held import Held
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import EVEN, Arrangement
 
-# What a bin may give: so many neighbours in its descending order of lengths, from so many evenly spread places on.
-_OUT_LENGTHS, _OUT_PLACES = (1, 2), 16
-_BACK_LENGTHS, _BACK_PLACES = (1, 2, 3, 5, 8, 13), 12
-_COMPARED_A_PAIR = (len(_OUT_LENGTHS) * _OUT_PLACES + 1) * (len(_BACK_LENGTHS) * _BACK_PLACES + 1)
+# Of the bins that might be a partner so many evenly spread ones are looked at, of those that might give the costliest.
+_PARTNERS: Final = 24
+_DONORS: Final = 8
 
-# Bounds on the comparisons of one sweep, for memory, and of all, for time.
-_COMPARED_A_SWEEP = 2**18
-_COMPARED = 2**20
+# How often exchanges between rounds are followed by those within.
+_TURNS: Final = 2
 
-# So many other partners are tried where the first ones help no more.
-_SHIFTS = 4
+# In more rounds than this, or more bins, a few long samples do not show.
+_ROUNDS_AT_ONCE: Final = 64
+_BINS_AT_ONCE: Final = 2**12
+
+# Bound on what is looked at, for time: about 4 ns each.
+_LOOKED_AT: Final = 2**21
 
 
-def refine(items: Items, arrangement: Arrangement, *, capacity: int, compared: int = _COMPARED) -> Arrangement:
-    """The same bins in the same rounds with samples exchanged within rounds; never a longer duration.
+def refine(items: Items, arrangement: Arrangement, *, capacity: int, looked_at: int = _LOOKED_AT) -> Arrangement:
+    """As many rounds, by cost, with samples exchanged between bins; or `arrangement`, where that is not shorter.
 
-    `compared` bounds the exchanges that are weighed, whatever the size of the step.
+    `looked_at` bounds the exchanges that are weighed, whatever the size of the step.
     """
-    room = np.full(len(arrangement.cost), capacity, dtype=np.int64)
-    np.subtract.at(room, arrangement.bins, items.size)
-    state = _State(items, arrangement.bins.copy(), arrangement.cost.copy(), room)
-    shift = 0
-    while shift < _SHIFTS:
-        high, low = _pairs(state.cost[arrangement.numbers], arrangement.numbers, shift)
-        compared -= len(high) * _COMPARED_A_PAIR
-        if not len(high) or compared < 0:
-            break
-        shift = 0 if state.exchange(high, low) else shift + 1
-    return Arrangement(bins=state.bins, numbers=arrangement.numbers, cost=state.cost)
+    work = _Work(items, arrangement, capacity, looked_at)
+    work.within_rounds()
+    found = [arrangement, work.arranged()]
+    rounds = len(arrangement.numbers)
+    if 1 < rounds <= _ROUNDS_AT_ONCE and arrangement.numbers.size <= _BINS_AT_ONCE:
+        for _ in range(_TURNS):
+            if work.looked_at <= 0 or found[-1].is_even(EVEN):
+                break
+            work.across_rounds()
+            work.within_rounds()
+            found.append(work.arranged())
+    return min(found, key=lambda each: each.duration)
 
 
-def _pairs(
-    table: NDArray[np.int64], numbers: NDArray[np.int64], shift: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bins to exchange from and to, those first that are farthest above the mean of their round."""
-    order = np.argsort(-table, axis=1, kind="stable")
-    half = table.shape[1] // 2
-    ranked, costs = np.take_along_axis(numbers, order, axis=1), np.take_along_axis(table, order, axis=1)
-    high, low = ranked[:, :half], np.roll(ranked[:, ::-1][:, :half], -shift, axis=1)
-    mean = table.sum(axis=1, keepdims=True) // table.shape[1]
-    above = costs[:, :half] - mean
-    chosen = np.flatnonzero((above * EVEN > mean).ravel())
-    chosen = chosen[np.argsort(-above.ravel()[chosen], kind="stable")][: _COMPARED_A_SWEEP // _COMPARED_A_PAIR]
-    return high.ravel()[chosen], low.ravel()[chosen]
+class _Work:
+    """Bins that change, and what may still be looked at."""
 
+    def __init__(self, items: Items, arrangement: Arrangement, capacity: int, looked_at: int) -> None:
+        self.looked_at = looked_at
+        self._shape = arrangement.numbers.shape
+        bins, count = arrangement.bins, arrangement.numbers.size
+        self._held = Held.of(items.size, items.cost, bins, count=count, capacity=capacity)
+        self._mine, self._others = Offers.space(len(items)), Offers.space(len(items))
 
-@dataclass(frozen=True, slots=True)
-class _Offers:
-    """What each of p bins may give: stretches of `order`, with sizes and costs; int64[p, k] each, length 0 for none."""
+    def arranged(self) -> Arrangement:
+        """What has come of it so far."""
+        return Arrangement(bins=self._held.bins.copy(), numbers=self._by_cost(), cost=self._held.cost.copy())
 
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-    size: NDArray[np.int64]
-    cost: NDArray[np.int64]
+    def within_rounds(self) -> None:
+        """Even out each round."""
+        for numbers in self._by_cost():
+            self._even(numbers, self._reach(numbers))
 
-    def members(self, order: NDArray[np.int64], pairs: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The items of offer `at[i]` of bin `pairs[i]`, one after the other."""
-        starts, lengths = self.start[pairs, at], self.length[pairs, at]
-        ends = np.cumsum(lengths)
-        return order[np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)]
+    def across_rounds(self) -> None:
+        """Have each round exchange with those that follow it."""
+        for round_ in range(self._shape[0] - 1):
+            left = self._by_cost()[round_:]
+            first = self._held.first[left]
+            costliest = int(self._held.price[first[first >= 0]].max(initial=0))
+            self._even(left.ravel(), max(costliest, self._reach(left[0])))
+            if costliest * left.size > int(self._held.cost[left].sum()):
+                left = self._by_cost()[round_:]
+                self._lift(left[0], left[1:].ravel())
 
+    def _by_cost(self) -> NDArray[np.int64]:
+        return np.argsort(-self._held.cost, kind="stable").reshape(self._shape)
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """The bin of each item, and the cost and the room of each bin; changed in place."""
+    def _reach(self, numbers: NDArray[np.int64]) -> int:
+        """What is near enough to the mean."""
+        mean = int(self._held.cost[numbers].sum()) // numbers.size
+        return mean + mean // EVEN
 
-    items: Items
-    bins: NDArray[np.int64]
-    cost: NDArray[np.int64]
-    room: NDArray[np.int64]
+    def _ranked(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Costs and bins, the cheapest first."""
+        return sorted(zip(self._held.cost[numbers].tolist(), numbers.tolist(), strict=True))
 
-    def exchange(self, high: NDArray[np.int64], low: NDArray[np.int64]) -> bool:
-        """Exchange samples of each `high` bin for some or none of its `low` bin; False when no pair can."""
-        order = self._members(high, low)
-        out = self._offers(order, high, _OUT_LENGTHS, _OUT_PLACES)
-        back = self._offers(order, low, _BACK_LENGTHS, _BACK_PLACES)
-        gap = (self.cost[high] - self.cost[low])[:, None, None]
-        moved = out.cost[:, :, None] - back.cost[:, None, :]
-        grown = out.size[:, :, None] - back.size[:, None, :]
-        fits = (grown <= self.room[low][:, None, None]) & (-grown <= self.room[high][:, None, None])
-        fits &= (moved > 0) & (moved < gap)
-        miss = np.where(fits, np.abs(2 * moved - gap), gap).reshape(len(high), -1)
-        best = miss.argmin(axis=1)
-        pairs = np.flatnonzero(miss[np.arange(len(high)), best] < gap[:, 0, 0])
-        if not len(pairs):
-            return False
-        at, to = np.divmod(best[pairs], back.cost.shape[1])
-        given, taken = out.members(order, pairs, at), back.members(order, pairs, to)
-        self.bins[given] = np.repeat(low[pairs], out.length[pairs, at])
-        self.bins[taken] = np.repeat(high[pairs], back.length[pairs, to])
-        for numbers, sign in ((high[pairs], 1), (low[pairs], -1)):
-            self.cost[numbers] -= sign * moved[pairs, at, to]
-            self.room[numbers] += sign * grown[pairs, at, to]
-        return True
+    def _even(self, numbers: NDArray[np.int64], enough: int) -> None:
+        """Bring the costliest of these bins down, as far as `enough` if that can be.
 
-    def _members(self, high: NDArray[np.int64], low: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The items of these bins, bin after bin, the longest of each first."""
-        asked = np.zeros(len(self.cost), dtype=np.bool_)
-        asked[high] = asked[low] = True
-        items = np.flatnonzero(asked[self.bins])
-        return items[np.argsort(self.bins[items], kind="stable")]
+        One that cannot be brought down stays; as many as share one round with it are tried before the round counts.
+        """
+        ranked = self._ranked(numbers)
+        top = len(ranked) - 1
+        while self.looked_at > 0 and top >= self._shape[1] - 1 and ranked[top][0] > enough:
+            places = range(0, top, -(-top // _PARTNERS))
+            number = ranked[top][1]
+            at = self._improve(number, [ranked[place][1] for place in places], EVEN_OUT, enough)
+            if at < 0:
+                top -= 1
+                continue
+            partner = ranked[places[at]][1]
+            del ranked[top], ranked[places[at]]
+            insort(ranked, (int(self._held.cost[number]), number))
+            insort(ranked, (int(self._held.cost[partner]), partner))
 
-    def _offers(
-        self, order: NDArray[np.int64], numbers: NDArray[np.int64], lengths: tuple[int, ...], places: int
-    ) -> _Offers:
-        """Stretches of the members of the bins `numbers`, of `lengths` from evenly spread places on; and none."""
-        counts = np.bincount(self.bins[order], minlength=len(self.cost))
-        first, count = (np.cumsum(counts) - counts)[numbers][:, None], counts[numbers][:, None]
-        steps = np.arange(places)
-        place = np.where(count > places, steps * count // places, steps)
-        start = np.concatenate([np.zeros_like(count), *[place] * len(lengths)], axis=1)
-        length = np.repeat([0, *lengths], [1, *[places] * len(lengths)])
-        length = np.where(start + length <= count, length, 0)
-        start = np.where(length > 0, start + first, 0)
-        sizes, costs = (
-            np.concatenate(([0], np.cumsum(values[order]))) for values in (self.items.size, self.items.cost)
-        )
-        return _Offers(start, length, sizes[start + length] - sizes[start], costs[start + length] - costs[start])
+    def _lift(self, numbers: NDArray[np.int64], donors: NDArray[np.int64]) -> None:
+        """Bring each of these bins up to the costliest one of them."""
+        most = int(self._held.cost[numbers].max())
+        ranked = self._ranked(donors)
+        for number in numbers.tolist():
+            while self.looked_at > 0 and (lack := most - int(self._held.cost[number])) * EVEN > most:
+                costliest = [donor for _, donor in ranked[: -_DONORS - 1 : -1]]
+                at = self._improve(number, costliest, TAKE_COST, lack)
+                if at < 0:
+                    break
+                _, donor = ranked.pop(len(ranked) - 1 - at)
+                insort(ranked, (int(self._held.cost[donor]), donor))
+
+    def _improve(self, number: int, partners: list[int], aim: int, amount: int) -> int:
+        of_partners = np.array(partners, dtype=np.int64)
+        at, looked_at = improve(self._held, number, of_partners, aim, amount, self._mine, self._others)
+        self.looked_at -= looked_at
+        return at

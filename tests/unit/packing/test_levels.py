@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataserver.packing.cheapest import place_cheapest
+from dataserver.packing.full import place_cheapest
 from dataserver.packing.levels import place_in_levels
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import by_cost

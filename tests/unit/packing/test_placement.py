@@ -1,12 +1,11 @@
-"""The placements with heaps and arrays give exactly what the textbook gives with a scan over all bins."""
+"""The placements with heaps give exactly what the textbook gives with a scan over all bins."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from dataserver.packing import cheapest
-from dataserver.packing.cheapest import place_cheapest
+from dataserver.packing.full import place_cheapest
 from dataserver.packing.placement import Items, Rule, place, place_in_order
 
 CAPACITY = 60
@@ -14,9 +13,9 @@ CAPACITY = 60
 descending_sizes = st.lists(st.integers(1, CAPACITY), min_size=1, max_size=80).map(lambda sizes: sorted(sizes)[::-1])
 
 PREFERENCES = {
+    Rule.CHEAPEST: lambda number, room, cost: (cost, number),
     Rule.FIRST_FIT: lambda number, room, cost: number,
     Rule.BEST_FIT: lambda number, room, cost: (room, number),
-    "cheapest": lambda number, room, cost: (cost, number),
 }
 
 
@@ -51,23 +50,19 @@ def test_the_heaps_choose_the_bins_that_a_scan_chooses(rule, sizes):
 @given(sizes=descending_sizes, opened=st.integers(0, 12))
 def test_the_cheapest_bin_is_the_one_that_a_scan_finds(sizes, opened):
     items = items_of(sizes)
-    assert place_cheapest(items, capacity=CAPACITY, opened=opened).tolist() == scanned(items, "cheapest", opened)
+    assert place_cheapest(items, capacity=CAPACITY, opened=opened).tolist() == scanned(items, Rule.CHEAPEST, opened)
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    opened=st.integers(1, 200),
-    capacity=st.integers(60, 400),
-    longest=st.sampled_from([2, 10, 60]),
-)
-def test_whole_stretches_choose_the_bins_that_one_sample_at_a_time_chooses(seed, opened, capacity, longest):
-    items = items_of(np.sort(np.random.default_rng(seed).integers(1, longest + 1, 600))[::-1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cheapest, "_SHORT_STRETCH", 1)  # never too short for arrays
-        assert place_cheapest(items, capacity=capacity, opened=opened).tolist() == scanned(
-            items, "cheapest", opened, capacity
-        )
+@given(sizes=descending_sizes, rooms=st.lists(st.integers(0, CAPACITY), max_size=12), most=st.integers(0, 40))
+def test_bins_that_stand_ready_are_filled_up_and_no_more_than_allowed_open(sizes, rooms, most):
+    items = items_of(sizes)
+    opened = np.array(rooms, dtype=np.int64)
+    bins = place(items, capacity=CAPACITY, rule=Rule.BEST_FIT, opened=opened, most=max(most, len(rooms)))
+    placed = bins < max(most, len(rooms))
+    used = np.bincount(bins[placed], weights=items.size[placed], minlength=len(rooms))
+    assert (used[: len(rooms)] <= opened).all()
+    assert used.max(initial=0) <= CAPACITY
+    assert placed[: int(placed.sum())].all()
 
 
 @given(sizes=st.lists(st.integers(1, CAPACITY), min_size=1, max_size=80))
