@@ -34,13 +34,13 @@ EVEN_OUT: Final = 0
 """The bin gives of its cost, to the middle of both at best, and to `amount` if it can."""
 
 TAKE_COST: Final = 1
-"""The bin takes on `amount` of cost or hardly less."""
+"""The bin takes on `amount` of cost, or as much of it as it can."""
 
 MAKE_ROOM: Final = 2
 """The bin gives as much of its size as its partner has room for, and `amount` if it can."""
 
-# What is hardly less than an amount of cost lacks at most this part of it, and what is as good as all of it, this one.
-_HARDLY_LESS: Final = 16
+# Of an amount of cost that is to be taken on, more than this part is, or nothing; and one may lack at most the other.
+_LEAST_PART: Final = 16
 _AS_GOOD: Final = 1024
 
 
@@ -77,7 +77,7 @@ def improve(  # noqa: PLR0917  # compiled functions have no keyword-only argumen
     other_values = others.size if aim == MAKE_ROOM else others.cost
     looked_at, chosen, given, taken = 8 * count, -1, 0, 0
     # An exchange is worth the less the better: the higher cost of both bins, what is lacking, or the room, negative.
-    least = held.cost[number] if aim == EVEN_OUT else 0 if aim == MAKE_ROOM else amount - amount // _HARDLY_LESS
+    least = held.cost[number] if aim == EVEN_OUT else 0 if aim == MAKE_ROOM else amount - amount // _LEAST_PART
     enough = amount + (least - amount) // 4 if aim == EVEN_OUT else -amount if aim == MAKE_ROOM else amount // _AS_GOOD
     for at in range(len(partners)):
         partner = partners[at]
