@@ -60,7 +60,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
             )
     catalog = open_catalog(config)
     try:
-        _render(catalog, config)
+        render_text_sources(catalog, config)
         context = build_context(spec.order, catalog)
         context.check_vocabulary(spec.vocab_size)
         context.check_images(allowed=spec.images)
@@ -71,7 +71,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _render(catalog: "StoreCatalog", config: "ServerConfig") -> None:
+def render_text_sources(catalog: "StoreCatalog", config: "ServerConfig") -> None:
     """Render and admit what is coming, here: nobody is served meanwhile."""
     from dataserver.render import rendered
     from dataserver.stores import default_index_dir, open_store

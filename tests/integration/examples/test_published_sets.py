@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dataserver.cli.plan_estimate import render_text_sources
 from dataserver.config import ServerConfig, parse_config
 from dataserver.planning.plan import Plan
 from dataserver.render.tokenizer import load_tokenizer
 from dataserver.run_spec import BatchSpec, OrderSpec
 from dataserver.stores import Store
-from dataserver.streaming.catalog import open_catalog, render_text_sources
+from dataserver.streaming.catalog import open_catalog
 from dataserver.streaming.contexts import build_context
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "unit" / "render"))
@@ -99,7 +100,7 @@ def served(config: ServerConfig, order: OrderSpec, tokenizer: Path) -> dict[str,
     """What rows of each store train, once a step of the run is planned."""
     catalog = open_catalog(config)
     try:
-        render_text_sources(catalog, config, lambda *_: None)
+        render_text_sources(catalog, config)
         context = build_context(order, catalog)
         batch = BatchSpec(step_samples=4, micro_batch_tokens=order.max_length)
         context.check_batch(batch, 2**28)
