@@ -3,7 +3,7 @@
 Times are seconds since 1970 by the ledger's clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dataserver.cursor import Cursor
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec
@@ -54,7 +54,8 @@ class RunInfo:
 
     `acked_steps[w]`: what world rank w acknowledged last; `consumed_step`: their minimum. `totals` is None where the
     ledger has no sealed step; `mixture` where that step's order has no weights, too, or the server cannot tell, and
-    in lists. `read_time`: when it stood so, by the clock of all leases, which is not this host's.
+    in lists. `read_time`: when it stood so, by the clock of all leases, which is not this host's; two are equal
+    whenever they were read.
     """
 
     name: str
@@ -72,7 +73,7 @@ class RunInfo:
     epoch_samples: int
     totals: TotalsInfo | None
     mixture: MixtureInfo | None
-    read_time: float
+    read_time: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

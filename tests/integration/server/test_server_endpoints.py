@@ -66,7 +66,7 @@ def test_metrics_tell_what_was_sent_and_what_is_waited_for(server: RunningServer
     assert 0 < metric(server, "dataserver_packing", run="run", figure="token_efficiency") <= 1
     assert metric(server, "dataserver_packing", run="run", figure="round_inflation") >= 1
     assert metric(server, "dataserver_work_seconds_count", kind="plan") >= 3
-    assert metric(server, "dataserver_work_seconds_count", kind="encode") >= len(sent)
+    assert metric(server, "dataserver_work_seconds_count", kind="encode") >= 3
     assert metric(server, "dataserver_store_rows", store="chat") == len(LENGTHS)
     assert metric(server, "dataserver_store_tokens", store="chat") == sum(LENGTHS)
     assert metric(server, "process_resident_memory_bytes") > 0

@@ -45,7 +45,9 @@ def gather(view, rows, token_bytes=4):
     """What `read` gives for `rows`, as lists."""
     read = read_view(view, rows, token_bytes)
     bounds = np.cumsum(view.lengths(rows))[:-1]
-    return ([part.tolist() for part in np.split(whole, bounds)][: len(rows)] for whole in (read.tokens, read.loss_mask))
+    return tuple(
+        [part.tolist() for part in np.split(whole, bounds)][: len(rows)] for whole in (read.tokens, read.loss_mask)
+    )
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
