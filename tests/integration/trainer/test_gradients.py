@@ -25,6 +25,7 @@ WEIGHTED = [
     for index, sample in enumerate(SAMPLES)
 ]
 NO_WEIGHT = [replace(sample, weights=np.zeros(len(sample.tokens), dtype=np.float32)) for sample in SAMPLES]
+RANKS = [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 NO_TARGETS = [Sample(tokens=sample.tokens, mask=np.arange(len(sample.tokens)) < 1) for sample in SAMPLES]
 
 
@@ -49,7 +50,7 @@ def assert_close(found: tuple[float, Gradients], expected: tuple[float, Gradient
         assert np.abs(found[1][name] - gradient).max() <= tolerance * scale * 10, name
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", RANKS)
 def test_loss_and_gradient_do_not_depend_on_packing_rounds_alignment_or_ranks(tmp_path: Path, ranks: int) -> None:
     config = job_config(tmp_path)
     deals = [
@@ -64,7 +65,7 @@ def test_loss_and_gradient_do_not_depend_on_packing_rounds_alignment_or_ranks(tm
             assert_close(found, expected)
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("ranks", RANKS)
 def test_weighted_loss_and_gradient_do_not_depend_on_packing_either(tmp_path: Path, ranks: int) -> None:
     config = job_config(tmp_path)
     deals = [
@@ -102,10 +103,10 @@ def test_fewer_samples_than_ranks_train_the_same_as_on_one(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("model", "parallel"),
     [
-        ({"config": tiny_model("llama")}, {}),
-        ({"config": tiny_model("qwen3", tied=True)}, {}),
+        pytest.param({"config": tiny_model("llama")}, {}, marks=pytest.mark.slow),
+        pytest.param({"config": tiny_model("qwen3", tied=True)}, {}, marks=pytest.mark.slow),
         ({"attention": "sdpa"}, {}),
-        ({"activation_checkpointing": True}, {}),
+        pytest.param({"activation_checkpointing": True}, {}, marks=pytest.mark.slow),
         ({}, {"reduce_every_round": True}),
         ({}, {"replicas": 2}),
     ],

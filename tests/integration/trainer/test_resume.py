@@ -75,6 +75,7 @@ def weights_of(directory: Path, checkpoint: Checkpoint) -> dict[str, np.ndarray]
     return weights
 
 
+@pytest.mark.slow
 def test_a_resumed_job_equals_the_uninterrupted_one_to_the_bit(tmp_path: Path) -> None:
     straight = train_to(tmp_path / "straight", 2)
     train_to(tmp_path / "broken", 2, count=2)
@@ -85,6 +86,7 @@ def test_a_resumed_job_equals_the_uninterrupted_one_to_the_bit(tmp_path: Path) -
     assert digest_of(tmp_path, 2, broken) == digest_of(tmp_path, 2, straight)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_two_ranks_goes_on_at_one_and_then_at_two_replicas_of_two(tmp_path: Path) -> None:
     straight = train_to(tmp_path / "straight", 2)
     train_to(tmp_path / "moved", 2, count=2)
@@ -114,6 +116,7 @@ def save_with_a_full_disk(world: World, config: TrainerConfig, feed: MemoryFeed)
     return "no error"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
     before = train_to(tmp_path, 2, count=2)
     digest = digest_of(tmp_path, 2, before)

@@ -56,6 +56,7 @@ def losses(config: TrainerConfig) -> list[tuple[float, float]]:
     return [(line["loss"], line["grad_norm"]) for line in lines]
 
 
+@pytest.mark.slow
 def test_fed_from_memory_and_from_the_server_the_loss_is_equal_to_the_bit_over_100_steps(
     tmp_path: Path, server: RunningServer
 ) -> None:
