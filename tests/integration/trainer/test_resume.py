@@ -133,7 +133,7 @@ def die_before(world: World, config: TrainerConfig, feed: MemoryFeed, call: str)
     from trainer import checkpoint, state
     from trainer.train import train
 
-    module, name = {"save": (state, "save"), "write": (checkpoint, "_write_flushed")}.get(call, (Path, "rename"))
+    module, name = {"save": (state, "save"), "write": (checkpoint, "write_durably")}.get(call, (Path, "rename"))
     real, seen = getattr(module, name), []
 
     def fatal(*arguments: Any, **named: Any) -> Any:

@@ -63,7 +63,7 @@ def undisturbed(directory: Path) -> list[str]:
 @scenario
 def killed(directory: Path, *, victim: str, moment: str) -> list[str]:
     """Somebody is killed at a moment of a handover; engines are slow then, so that a call is under way."""
-    slow = {"in_prepare": "pause", "in_commit": "finish"}.get(moment)
+    slow = {"in_prepare": "announce", "in_commit": "finish"}.get(moment)
     faults = {0: (Fault(call=slow, action="slow", seconds=0.5, count=20),)} if slow else {}
     with cell(directory, kills=[Kill(victim=victim, moment=moment, version=4)], faults=faults) as running:
         running.train()
