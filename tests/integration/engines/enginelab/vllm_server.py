@@ -85,11 +85,6 @@ class VllmServer:
             self._process.wait()
             self._process = None
 
-    def generated_tokens(self) -> float:
-        """By its own count, finished samples or not."""
-        lines = httpx.get(f"{self.url}/metrics", timeout=30, trust_env=False).text.splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:generation_tokens_total"))
-
     def _find_url(self) -> bool:
         assert self._process is not None
         for connection in psutil.Process(self._process.pid).net_connections("tcp"):
