@@ -23,10 +23,18 @@ from dataserver.wire.store_info import RenderingInfo
 
 def kill_what_renders() -> bool:
     """Kill the processes that this one's servers render in; whether there were any."""
-    found = [child for child in psutil.Process().children() if "dataserver.server.render_process" in child.cmdline()]
+    found = [child for child in psutil.Process().children() if renders(child)]
     for child in found:
         child.kill()
     return bool(found)
+
+
+def renders(child: psutil.Process) -> bool:
+    """Children of other tests may be dead and not yet waited for, or gone meanwhile: they have no command."""
+    try:
+        return "dataserver.server.render_process" in child.cmdline()
+    except psutil.NoSuchProcess:  # zombies too
+        return False
 
 
 @pytest.fixture
