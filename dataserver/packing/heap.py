@@ -13,13 +13,19 @@ _Ints = NDArray[np.int64]
 
 
 @compiled
+def comes_before(key: _Ints, number: int, other: int) -> bool:
+    """Whether the bin `number` comes before `other`."""
+    return bool(key[number] < key[other] or (key[number] == key[other] and number < other))
+
+
+@compiled
 def push(heap: _Ints, count: int, key: _Ints, number: int) -> None:
     """Add `number` to the `count` that are there."""
     at = count
     while at > 0:
         above = (at - 1) >> 1
         other = heap[above]
-        if key[other] < key[number] or (key[other] == key[number] and other < number):
+        if comes_before(key, other, number):
             break
         heap[at] = other
         at = above
@@ -38,9 +44,9 @@ def sink(heap: _Ints, count: int, key: _Ints) -> None:
         least = heap[below]
         if below + 1 < count:
             other = heap[below + 1]
-            if key[other] < key[least] or (key[other] == key[least] and other < least):
+            if comes_before(key, other, least):
                 below, least = below + 1, other
-        if key[number] < key[least] or (key[number] == key[least] and number < least):
+        if comes_before(key, number, least):
             break
         heap[at] = least
         at = below

@@ -26,6 +26,19 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     return s3_server
 
 
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the `key.pem` and `certificate.pem` of a server on this machine, which vouches for itself."""
+    directory = tmp_path_factory.mktemp("pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-keyout", "key.pem", "-out", "certificate.pem", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        cwd=directory, check=True, capture_output=True,
+    )  # fmt: skip
+    return directory
+
+
 class PostgresServer:
     """A PostgreSQL of our own: a directory, a unix socket, no network."""
 

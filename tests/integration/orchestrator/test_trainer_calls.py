@@ -1,7 +1,6 @@
 """The orchestrator ends a transfer at a trainer that lets in only who proves to be let in."""
 
 import logging
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,17 +27,10 @@ SYNC = Sync(sync_id="ab" * 16, run="chat", attempt=3, version=VERSION)
 
 
 @pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-keyout", "key.pem", "-out", "certificate.pem", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        cwd=directory, check=True, capture_output=True,
-    )  # fmt: skip
-    (directory / "token").write_text(TOKEN + "\n")
-    (directory / "other").write_text("x" * 20)
-    return directory
+def pem(certified: Path) -> Path:
+    (certified / "token").write_text(TOKEN + "\n")
+    (certified / "other").write_text("x" * 20)
+    return certified
 
 
 @pytest.fixture

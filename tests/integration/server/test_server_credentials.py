@@ -1,7 +1,6 @@
 """Who may call: TLS, the token, and what stays open."""
 
 import ssl
-import subprocess
 from pathlib import Path
 
 import grpc
@@ -21,16 +20,9 @@ LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("pem")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-keyout", "key.pem", "-out", "certificate.pem", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        cwd=directory, check=True, capture_output=True,
-    )  # fmt: skip
-    (directory / "token").write_text(TOKEN + "\n")
-    return directory
+def pem(certified: Path) -> Path:
+    (certified / "token").write_text(TOKEN + "\n")
+    return certified
 
 
 @pytest.fixture
