@@ -132,9 +132,7 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
     Rows that weights leave out or repeat are taken to be as long as the others of their source.
     """
     stage = context.stages[0]
-    # How often an epoch takes each row of each source.
-    passes = [count / view.rows for count, view in zip(stage.planned.order.epoch_counts, stage.views, strict=True)]
-    tokens = [view.kept_tokens * times for view, times in zip(stage.views, passes, strict=True)]
+    tokens = [view.kept_tokens * times for view, times in zip(stage.views, stage.passes, strict=True)]
     epoch_tokens = sum(tokens)
     step_tokens = sum(plan.token_count for plan in plans) / len(plans)
     steps, epochs = _length(batch, plans, epoch_tokens / step_tokens)
@@ -163,7 +161,9 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
                 "tokens": round(epochs * of_epoch),
                 "repeats": epochs * times,
             }
-            for source, view, times, of_epoch in zip(stage.order.sources, stage.views, passes, tokens, strict=True)
+            for source, view, times, of_epoch in zip(
+                stage.order.sources, stage.views, stage.passes, tokens, strict=True
+            )
         ],
     }
 

@@ -1,7 +1,7 @@
 """A heap of bins: those of the least key come first, of equal keys the lowest number.
 
-`heap` (int64[m]) holds `count` bin numbers, and `key` (int64) has one key for each number. A key changes only
-while its bin is out of the heap, or is at the root: then `sink` puts the heap in order again.
+`keys` and `numbers` (int64[m]) hold the keys and the numbers of the `count` bins that are there. A bin has four below
+it, not two: then they are half as deep, and the keys that are compared lie beside each other.
 """
 
 import numpy as np
@@ -13,51 +13,41 @@ _Ints = NDArray[np.int64]
 
 
 @compiled
-def comes_before(key: _Ints, number: int, other: int) -> bool:
-    """Whether the bin `number` comes before `other`."""
-    return bool(key[number] < key[other] or (key[number] == key[other] and number < other))
-
-
-@compiled
-def push(heap: _Ints, count: int, key: _Ints, number: int) -> None:
+def push(keys: _Ints, numbers: _Ints, count: int, key: int, number: int) -> None:
     """Add `number` to the `count` that are there."""
     at = count
     while at > 0:
-        above = (at - 1) >> 1
-        other = heap[above]
-        if comes_before(key, other, number):
+        above = (at - 1) >> 2
+        if keys[above] < key or (keys[above] == key and numbers[above] < number):
             break
-        heap[at] = other
+        keys[at], numbers[at] = keys[above], numbers[above]
         at = above
-    heap[at] = number
+    keys[at], numbers[at] = key, number
 
 
 @compiled
-def sink(heap: _Ints, count: int, key: _Ints) -> None:
-    """Put the root where it belongs by its key, which may have grown."""
-    number = heap[0]
+def sink(keys: _Ints, numbers: _Ints, count: int, key: int, number: int) -> None:
+    """Put `number` in the place of the root, and where it belongs."""
     at = 0
     while True:
-        below = 2 * at + 1
-        if below >= count:
+        first = 4 * at + 1
+        if first >= count:
             break
-        least = heap[below]
-        if below + 1 < count:
-            other = heap[below + 1]
-            if comes_before(key, other, least):
-                below, least = below + 1, other
-        if comes_before(key, number, least):
+        below, least = first, keys[first]
+        for other in range(first + 1, min(first + 4, count)):
+            if keys[other] < least or (keys[other] == least and numbers[other] < numbers[below]):
+                below, least = other, keys[other]
+        if key < least or (key == least and number < numbers[below]):
             break
-        heap[at] = least
+        keys[at], numbers[at] = least, numbers[below]
         at = below
-    heap[at] = number
+    keys[at], numbers[at] = key, number
 
 
 @compiled
-def drop(heap: _Ints, count: int, key: _Ints) -> int:
+def drop(keys: _Ints, numbers: _Ints, count: int) -> int:
     """Take the root, of `count` numbers, out."""
-    number = heap[0]
-    heap[0] = heap[count - 1]
+    number = numbers[0]
     if count > 1:
-        sink(heap, count - 1, key)
+        sink(keys, numbers, count - 1, keys[count - 1], numbers[count - 1])
     return int(number)

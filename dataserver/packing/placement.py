@@ -58,7 +58,7 @@ def place(
     room = np.empty(count + len(items), dtype=np.int64)
     if opened is not None:
         room[:count] = opened
-    scratch = np.zeros((4, len(room)), dtype=np.int64)
+    scratch = np.empty((5, len(room)), dtype=np.int64)
     limit = _ANY_NUMBER if most is None else most
     _place(items.size, items.cost, capacity, rule.value, room, count, limit, bins, scratch)
     return bins
@@ -83,41 +83,38 @@ def _place(  # noqa: PLR0917  # compiled functions have no keyword-only argument
     bins: NDArray[np.int64],
     scratch: NDArray[np.int64],
 ) -> None:
-    """`room[:count]`: of the bins that stand ready; there is place for one bin more an item. `scratch`: zeros."""
-    used, preferred, active, waiting = scratch
+    """`room[:count]`: of the bins that stand ready; there is place for one bin more an item."""
+    keys, active, waiting_keys, waiting, preferred = scratch
     actives, waitings, smallest = count, 0, size[-1]
     for number in range(count):
-        used[number] = capacity - room[number]
-        preferred[number] = room[number] if rule == _BEST_FIT else 0
-        push(active, number, preferred, number)
+        push(keys, active, number, room[number] if rule == _BEST_FIT else 0, number)
     for at in range(len(size)):
         while waitings and room[waiting[0]] >= size[at]:
-            number = drop(waiting, waitings, used)
+            number = drop(waiting_keys, waiting, waitings)
             waitings -= 1
-            push(active, actives, preferred, number)
+            push(keys, active, actives, preferred[number], number)
             actives += 1
         while actives and room[active[0]] < size[at]:
-            number = drop(active, actives, preferred)
+            preferred[active[0]] = keys[0]
+            number = drop(keys, active, actives)
             actives -= 1
             if room[number] >= smallest:  # else nothing will ever fit
-                push(waiting, waitings, used, number)
+                push(waiting_keys, waiting, waitings, -room[number], number)
                 waitings += 1
         if not actives:
             if count == most:
                 _fill_up(bins, at, most)
                 return
-            active[0], actives = count, 1
+            keys[0], active[0], actives = 0, count, 1
             room[count] = capacity
             count += 1
         number = active[0]
         bins[at] = number
         room[number] -= size[at]
-        used[number] += size[at]
         if rule == _BEST_FIT:
-            preferred[number] = room[number]
+            keys[0] = room[number]
         elif rule == _CHEAPEST:
-            preferred[number] += cost[at]
-            sink(active, actives, preferred)  # only a key that grows can put another bin first
+            sink(keys, active, actives, keys[0] + cost[at], number)  # only a key that grows can put another bin first
 
 
 @compiled

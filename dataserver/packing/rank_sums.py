@@ -42,14 +42,15 @@ def _split(
     for number in range(1, opened):
         starts[number] = stops[number - 1]
     # A heap has the lowest number first and the last bin is to be first, so it holds numbers from the last one back.
-    heap, key = np.empty_like(stops), np.zeros_like(stops)
+    keys, heap = np.empty_like(stops), np.empty_like(stops)
     for number in range(opened):
+        total = 0
         for at in range(starts[number], stops[number]):
-            key[last - number] -= cost[order[at]]
-        push(heap, number, key, last - number)
+            total += cost[order[at]]
+        push(keys, heap, number, -total, last - number)
     count = opened
     while opened <= last and count:
-        number = last - drop(heap, count, key)
+        number = last - drop(keys, heap, count)
         count -= 1
         start, stop = starts[number], stops[number]
         if stop - start < 2:
@@ -70,9 +71,8 @@ def _split(
             bins[moved[at]] = opened
         stops[number] = starts[opened] = stop - moves
         stops[opened] = stop
-        key[last - number], key[last - opened] = -kept_sum, -moved_sum
-        push(heap, count, key, last - number)
-        push(heap, count + 1, key, last - opened)
+        push(keys, heap, count, -kept_sum, last - number)
+        push(keys, heap, count + 1, -moved_sum, last - opened)
         count += 2
         opened += 1
 
@@ -98,16 +98,15 @@ def _differencing(cost: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[
     rounds, ranks = order.shape
     sums = np.empty((rounds, ranks), dtype=np.int64)
     first, last, follows = order.copy(), order.copy(), np.full(rounds * ranks, -1, dtype=np.int64)
-    heap, key = np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int64)
+    keys, heap = np.empty(rounds, dtype=np.int64), np.empty(rounds, dtype=np.int64)
     for part in range(rounds):
         for rank in range(ranks):
             sums[part, rank] = cost[order[part, rank]]
-        key[part] = sums[part, -1] - sums[part, 0]
-        push(heap, part, key, part)
+        push(keys, heap, part, sums[part, -1] - sums[part, 0], part)
     one = 0
     for count in range(rounds, 1, -1):
-        one = drop(heap, count, key)
-        other = drop(heap, count - 1, key)
+        one = drop(keys, heap, count)
+        other = drop(keys, heap, count - 1)
         joined, begins, ends = sums[one] + sums[other][::-1], first[one].copy(), last[other][::-1].copy()
         for rank in range(ranks):
             follows[last[one, rank]] = first[other, ranks - 1 - rank]
@@ -115,8 +114,7 @@ def _differencing(cost: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[
         for rank in range(ranks):
             at = descending[rank]
             sums[one, rank], first[one, rank], last[one, rank] = joined[at], begins[at], ends[at]
-        key[one] = sums[one, -1] - sums[one, 0]
-        push(heap, count - 2, key, one)
+        push(keys, heap, count - 2, sums[one, -1] - sums[one, 0], one)
     found = np.empty((ranks, rounds), dtype=np.int64)
     for rank in range(ranks):
         number = first[one, rank]
@@ -128,24 +126,61 @@ def _differencing(cost: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[
 
 @compiled
 def _swap(cost: NDArray[np.int64], ranks: NDArray[np.int64]) -> None:
-    """Exchange a bin of the costliest rank for one of the cheapest while that brings the two together."""
-    sums = np.zeros(len(ranks), dtype=np.int64)
-    for rank in range(len(ranks)):
+    """Exchange two bins of two ranks for as long as that helps, each time where it helps most.
+
+    It helps where the highest sum falls, or stays and the lowest rises: so one of the two is the costliest rank or the
+    cheapest. Of equally good ones that of the lowest ranks is made, and of these that of the lowest places.
+    """
+    count, rounds = ranks.shape
+    sums = np.zeros(count, dtype=np.int64)
+    for rank in range(count):
         for number in ranks[rank]:
             sums[rank] += cost[number]
-    rounds = ranks.shape[1]
-    for _ in range(min(_SWAPS, _COMPARED // rounds**2)):
-        high, low = sums.argmax(), sums.argmin()
-        gap = sums[high] - sums[low]
-        least, best_at, best_to = gap, 0, 0
-        for at in range(rounds):
-            for to in range(rounds):
-                moved = cost[ranks[high, at]] - cost[ranks[low, to]]
-                if 0 < moved < gap and abs(moved - (gap - moved)) < least:
-                    least, best_at, best_to = abs(moved - (gap - moved)), at, to
-        if least == gap:
+    for _ in range(min(_SWAPS, _COMPARED // (2 * count * rounds**2))):
+        order = np.argsort(sums, kind="mergesort")
+        cheapest, costliest = order[0], order[-1]
+        best = (sums[costliest], sums[costliest] - sums[cheapest], -1, -1, -1, -1)
+        for partner in range(count):
+            for end in (costliest, cheapest):
+                if partner != end:
+                    best = _best_exchange(cost, ranks, sums, order, min(end, partner), max(end, partner), best)
+        _, _, one, other, at, to = best
+        if one < 0:
             return
-        given, taken = ranks[high, best_at], ranks[low, best_to]
-        ranks[high, best_at], ranks[low, best_to] = taken, given
-        sums[high] -= cost[given] - cost[taken]
-        sums[low] += cost[given] - cost[taken]
+        given, taken = ranks[one, at], ranks[other, to]
+        ranks[one, at], ranks[other, to] = taken, given
+        sums[one] -= cost[given] - cost[taken]
+        sums[other] += cost[given] - cost[taken]
+
+
+@compiled
+def _best_exchange(  # noqa: PLR0917  # compiled functions have no keyword-only arguments
+    cost: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    order: NDArray[np.int64],
+    one: int,
+    other: int,
+    best: tuple[int, int, int, int, int, int],
+) -> tuple[int, int, int, int, int, int]:
+    """`best` or a better one between two ranks: the highest sum and the spread that it leaves, ranks, and places."""
+    # Of the others; where there are none, what changes nothing.
+    highest, lowest = 0, sums[order[-1]]
+    for rank in order[::-1]:
+        if rank not in (one, other):
+            highest = sums[rank]
+            break
+    for rank in order:
+        if rank not in (one, other):
+            lowest = sums[rank]
+            break
+    for at in range(ranks.shape[1]):
+        for to in range(ranks.shape[1]):
+            moved = cost[ranks[one, at]] - cost[ranks[other, to]]
+            high = max(highest, sums[one] - moved, sums[other] + moved)
+            if high <= best[0]:
+                low = min(lowest, sums[one] - moved, sums[other] + moved)
+                found = (high, high - low, one, other, at, to)
+                if found < best:  # noqa: PLR1730 - Numba has no `min` of tuples
+                    best = found
+    return best

@@ -169,7 +169,7 @@ class LiveAttempt:
             lambda proposed: self._threads.ledger(self._ledger.seal, self.run_uid, self.attempt.key, proposed),
         )
         self.pacing.note_sealed(step)
-        self._metrics.count_seal(self.run_name, seal)
+        self._metrics.count_seal(self.run_name, seal, self._outlook.stage_of(plan).token_shares)
         return ReadyStep(plan=plan, stamp=Stamp(sync_weights=seal.sync_weights, orchestrator=seal.orchestrator))
 
     async def _with_plan(self, step: int, ask: Callable[[ProposedSeal], Awaitable[T]]) -> tuple[Plan | EndOfRun, T]:

@@ -1,6 +1,8 @@
 """What a server tells Prometheus. One object per server, so that two in one process do not mix."""
 
+import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -67,6 +69,20 @@ class Metrics:
         self.run_tokens = Gauge(
             "dataserver_run_tokens",
             "Tokens in the sealed steps of a run, without padding, by store.",
+            ["run", "store"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.token_share = Gauge(
+            "dataserver_run_token_share",
+            "Part of these tokens that came from a store.",
+            ["run", "store"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.target_token_share = Gauge(
+            "dataserver_run_target_token_share",
+            "Part of an epoch's tokens that comes from a store, in the stage of the last sealed step. NaN: not known.",
             ["run", "store"],
             registry=registry,
             multiprocess_mode="mostrecent",
@@ -156,8 +172,11 @@ class Metrics:
         """Note what came of a read through the disk cache."""
         self.disk_cache.labels(outcome).inc()
 
-    def count_seal(self, run: str, seal: Seal) -> None:
-        """Note a step that was sealed, or read back; the end of a run is none."""
+    def count_seal(self, run: str, seal: Seal, target_shares: Mapping[str, float]) -> None:
+        """Note a step that was sealed, or read back; the end of a run is none.
+
+        `target_shares`: the part of each store in an epoch of the step's stage; empty where that is not known.
+        """
         if seal.totals is None:
             return
         self.steps_sealed.inc()
@@ -166,13 +185,20 @@ class Metrics:
         self.sealed_step.labels(run).set(seal.step)
         for figure, value in asdict(seal.totals.last).items():
             self.packing.labels(run, figure).set(value)
-        for store, tokens in seal.totals.store_tokens.items():
+        served = seal.totals.store_tokens
+        total, no_share = sum(served.values()), 0.0 if target_shares else math.nan
+        for store in served.keys() | target_shares.keys():
+            tokens = served.get(store, 0)
             self.run_tokens.labels(run, store).set(tokens)
+            self.token_share.labels(run, store).set(tokens / total)
+            self.target_token_share.labels(run, store).set(target_shares.get(store, no_share))
 
     def forget_run(self, run: str) -> None:
         """Drop the series of a run that is deleted. Where several processes add up, they stay until the restart."""
         with warnings.catch_warnings(action="ignore"):
-            for gauge in (self.packing, self.run_tokens, self.sealed_step, self.consumed_step):
+            for gauge in (self.packing, self.run_tokens, self.token_share, self.target_token_share):
+                gauge.remove_by_labels({"run": run})
+            for gauge in (self.sealed_step, self.consumed_step):
                 gauge.remove_by_labels({"run": run})
             for counter in (self.sync_requests, self.sync_reports, self.sync_stamps):
                 counter.remove_by_labels({"run": run})

@@ -42,6 +42,23 @@ class StageContext:
         """The stores, by the number of their source."""
         return tuple(source.store for source in self.order.sources)
 
+    @property
+    def passes(self) -> tuple[float, ...]:
+        """How often an epoch takes each row of each source."""
+        counts = self.planned.order.epoch_counts
+        return tuple(count / view.rows if count else 0.0 for count, view in zip(counts, self.views, strict=True))
+
+    @property
+    def token_shares(self) -> dict[str, float]:
+        """The part of an epoch's tokens that comes from each store, by the mean lengths of their rows.
+
+        Without those whose lengths are only known once rows are read there is no such part: empty.
+        """
+        tokens = [view.kept_tokens * passes for view, passes in zip(self.views, self.passes, strict=True)]
+        if any(passes and not of_source for passes, of_source in zip(self.passes, tokens, strict=True)):
+            return {}
+        return {store: of_source / sum(tokens) for store, of_source in zip(self.store_names, tokens, strict=True)}
+
     def check_unchanged(self) -> None:
         """Raise `StoreDamagedError` if a store changed since it was admitted. Blocks on the file system."""
         for store in self.stores:
