@@ -1,7 +1,8 @@
 """Packing: how long a plan takes, for 100,000 samples of every distribution and for what steps usually are.
 
-CPU time of one `pack` on one core, the median of several after one that warms up. By how many samples share a micro-batch
-the work differs, so each distribution comes with micro-batches that hold many of them and that hold few.
+CPU time of one `pack` on one core, the median of several after one that warms up. By how many samples share a
+micro-batch the work differs, so each distribution comes with micro-batches that hold many of them and with some that
+hold few.
 """
 
 import time
