@@ -55,15 +55,16 @@ def main():
                 begun = time.process_time()
                 way(f"{name[0]}-{run}")
                 seconds.setdefault(name, []).append(time.process_time() - begun)
-        rates = {name: Spread.of([ROWS / taken for taken in values]) for name, values in seconds.items()}
         rows = [
             {
                 "template": template,
                 "way": way,
-                "rows/CPU-s": rate,
-                "/ datasets.map": rate.median / rates[template, "datasets.map"].median,
+                "rows/CPU-s": Spread.of([ROWS / value for value in taken]),
+                "/ datasets.map": Spread.of(
+                    [other / value for value, other in zip(taken, seconds[template, "datasets.map"], strict=True)]
+                ),
             }
-            for (template, way), rate in rates.items()
+            for (template, way), taken in seconds.items()
         ]
     report(
         "render", "Conversations to samples, one process", rows, ["rows in a second of processor time, median (range)"]
@@ -83,10 +84,10 @@ def build_tokenizer(directory, template):
     return fast
 
 
-def write_conversations(path, paragraphs):
+def write_conversations(path, paragraphs, rows=ROWS):
     draw = random.Random(SEED)
     with path.open("w") as file:
-        for _ in range(ROWS):
+        for _ in range(rows):
             turns = [
                 {"role": role, "content": draw.choice(paragraphs)}
                 for _ in range(draw.randint(1, 3))

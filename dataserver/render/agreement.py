@@ -7,6 +7,7 @@ in the content) nothing but this comparison tells.
 from collections.abc import Sequence
 from typing import Any, Final
 
+from dataserver.render.byte_words import byte_words
 from dataserver.render.chat_template import ChatTemplate
 from dataserver.render.conversation import Json, Message, RowError
 from dataserver.render.lean_tokenizer import Tokenizer
@@ -21,6 +22,7 @@ class OwnTemplate:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._template = ChatTemplate(tokenizer)
         self._backend = tokenizer.backend_tokenizer
+        self._words = byte_words(self._backend)
 
     def parting(self, renderer: Any) -> str | None:  # noqa: ANN401 - a renderer of the package
         """Where it does not write a plain conversation as the family does; None where it does, or cannot."""
@@ -31,6 +33,8 @@ class OwnTemplate:
         try:
             wanted = self._template.text(self._template.prepared(messages), tools)
         except RowError:
+            return None
+        if self._words is not None and b"".join(map(self._words.__getitem__, input_ids)) == wanted.encode():
             return None
         found: str = self._backend.decode(input_ids, skip_special_tokens=False)
         if found == wanted or found == self._normalized(wanted):

@@ -2,21 +2,26 @@
 
 `apply_chat_template` of `transformers` copies every message several times over before it renders, which takes longer
 than rendering itself. Messages here are plain JSON already, so the template is called directly, as `transformers`
-compiles it: with its sandbox, its filters and its `{% generation %}`.
+compiles it (see `sandbox`): with its filters and its `{% generation %}`.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final, TypeAlias
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import Json, Message, RowError
 from dataserver.render.lean_tokenizer import Tokenizer
+from dataserver.render.sandbox import compiled
 
 # What jinja compiles a template to.
 Compiled: TypeAlias = Any
+
+DAY: Final = date(2025, 6, 28)
+"""Written where today's date would be, which no sample may depend on."""
 
 _GENERATION: Final = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 
@@ -33,18 +38,16 @@ class ChatTemplate:
     """`tokenizer`: one of `transformers` with a chat template. Raises `InvalidConfigError` for one that is none."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        from jinja2 import Undefined  # noqa: PLC0415
-        from transformers.utils import chat_template_utils as utils  # noqa: PLC0415
+        from transformers.utils.chat_template_utils import _alias_reasoning_fields  # noqa: PLC0415
 
         try:
             # A model may have one template for conversations with tools, and another for those without.
             sources = [tokenizer.get_chat_template(), tokenizer.get_chat_template(tools=[{}])]
-            self._plain, self._with_tools = map(utils._compile_jinja_template, sources)
+            self._plain, self._with_tools = map(compiled, sources)
         except Exception as error:  # jinja raises whatever its parts do
             raise InvalidConfigError(f"the chat template cannot be compiled ({error})") from error
-        self._aliased = utils._alias_reasoning_fields
-        # Not defined, so that a template takes the date that it names itself: what is rendered depends on no clock.
-        self._no_clock = Undefined(name="strftime_now")
+        self._aliased = _alias_reasoning_fields
+        self._no_clock = _no_clock()
         self._special: Mapping[str, str] = dict(tokenizer.special_tokens_map)
         self.marks_turns = all(_GENERATION.search(source) for source in sources)
 
@@ -86,6 +89,21 @@ class ChatTemplate:
             "add_generation_prompt": opened, "strftime_now": self._no_clock,
         }  # fmt: skip
         return (self._with_tools if tools else self._plain), variables
+
+
+def _no_clock() -> Any:  # noqa: ANN401 - what jinja takes for nothing
+    """Whoever asks whether there is a clock hears of none, and names a date itself; others read a fixed one."""
+    from jinja2 import Undefined  # noqa: PLC0415
+
+    class NoClock(Undefined):
+        # What jinja asks of whatever is called.
+        unsafe_callable = alters_data = False
+        jinja_pass_arg = None
+
+        def __call__(self, *form: Any, **_: Any) -> Any:  # noqa: ANN401 - as it is typed where it fails
+            return DAY.strftime(*form)
+
+    return NoClock(name="strftime_now")
 
 
 @contextmanager

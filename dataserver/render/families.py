@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.agreement import OwnTemplate
+from dataserver.render.chat_template import DAY
 from dataserver.render.conversation import Conversation, RowError
 from dataserver.render.lean_tokenizer import LeanTokenizer, Tokenizer
 from dataserver.render.sample import Sample, selected_messages
@@ -22,8 +23,12 @@ from dataserver.render_options import RenderOptions
 PackageRenderer: TypeAlias = Any
 Built: TypeAlias = Any
 
-# The day that is written where a family would write today's, which no sample may depend on.
-_DAY: Final = "2025-06-28"
+# Families that tell what the model says without asking where tokens stand, as tests see: that is asked for bodies of
+# other roles alone.
+TURNS_BY_CONSTRUCTION: Final = frozenset((
+    "qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "nemotron-3", "nemotron-3-ultra", "nemotron-3.5", "glm-4.5",
+    "llama-3", "gemma4", "deepseek-v3", "gpt-oss",
+))  # fmt: skip
 
 
 class FamilyRenderer:
@@ -115,7 +120,7 @@ def config_of(name: str) -> Any:  # noqa: ANN401 - each family has a type of its
 
     config = config_from_name(name)
     if getattr(config, "conversation_start_date", "") is None:
-        return config.model_copy(update={"conversation_start_date": _DAY})
+        return config.model_copy(update={"conversation_start_date": DAY.isoformat()})
     return config
 
 
@@ -130,7 +135,8 @@ def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | 
     name = MODEL_RENDERER_MAP.get(tokenizer.name_or_path) if options.family == "auto" else options.family
     if name is None:
         return None
-    lean = LeanTokenizer(tokenizer) if getattr(tokenizer, "is_fast", False) else tokenizer
+    places = name not in TURNS_BY_CONSTRUCTION or set(options.roles) != {"assistant"}
+    lean = LeanTokenizer(tokenizer, places=places) if getattr(tokenizer, "is_fast", False) else tokenizer
     try:
         renderer = create_renderer(lean, config_of(name))
     except Exception as error:
@@ -139,7 +145,7 @@ def family_of(tokenizer: Tokenizer, options: RenderOptions) -> FamilyRenderer | 
             "use `template`, or the family of this model"
         ) from error
     probe = renderer.render([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
-    if not probe.sampled_mask or not probe.is_content:
+    if not probe.sampled_mask or (places and not probe.is_content):
         raise InvalidConfigError(
             f"family = {name!r} cannot tell body from scaffolding with the tokenizer {tokenizer.name_or_path!r}, "
             "which gives no offsets: use a fast tokenizer (tokenizer.json)"

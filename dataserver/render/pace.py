@@ -53,11 +53,11 @@ class Stage:
         self._first: int | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Tell how many bytes are done."""
+        """Tell how many bytes are done, of 0 where nobody knows of how many."""
         if self._first is None:
             self._first = done
         seconds, moved = time.monotonic() - self._begun, done - self._first
-        left_s = seconds * (total - done) / moved if moved else None
+        left_s = seconds * (total - done) / moved if moved and total else None
         self._tell(RenderingInfo(stage=self._name, done=done, total=total, left_s=left_s))
 
 

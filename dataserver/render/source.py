@@ -86,7 +86,7 @@ def find_conversations(
     where `datasets` keeps it. `progress`: bytes that are here, and bytes in all. Raises what finding and reading raise.
     """
     if is_data_set(str(path)):
-        return find_data_set(str(path))
+        return find_data_set(str(path), progress)
     if not is_url(str(path)):
         return find_input(Path(path))
     storage, infos = find_objects(str(path), dict(storage_options))

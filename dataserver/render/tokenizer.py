@@ -1,6 +1,7 @@
 """The tokenizer directory: what it is called by content, and the renderer for it.
 
-`transformers` is imported here and in `chat_template` alone: it reads tokenizers and templates, and needs no torch.
+`transformers` is imported here, in `chat_template` and in `sandbox` alone: it reads tokenizers and templates, and needs
+no torch.
 """
 
 import json
@@ -17,7 +18,7 @@ from dataserver.render.sample import Renderer
 from dataserver.render.templates import TemplateRenderer
 from dataserver.render_options import RenderOptions
 
-RENDER_VERSION: Final = 4
+RENDER_VERSION: Final = 5
 """Tick it when the same conversation would give other tokens or another mask."""
 
 # Files that decide about tokens and templates; weights beside them do not.

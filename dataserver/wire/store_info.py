@@ -97,8 +97,8 @@ class RenderingInfo:
     """How far conversations are on their way to being a store.
 
     `stage`: `queued`, `waiting`, `fetching`, `reading`, `rendering` or `checking`. `done` of `total`: parts while
-    rendering, else bytes; while queued, those of the store before it. `rows`, `tokens`: what is rendered, by earlier
-    processes too; the rates are this one's.
+    rendering, else bytes; while queued, those of the store before it; a `total` of 0 is not known. `rows`, `tokens`:
+    what is rendered, by earlier processes too; the rates are this one's.
     `left_s`: seconds until the stage is done; None: not known yet.
     """
 
@@ -124,7 +124,8 @@ class RenderingInfo:
             return "being rendered by another process"
         left = "" if not self.left_s else f", about {self.left_s:,.0f} s left"
         if self.stage != "rendering":
-            return f"being {_DONE_TO_IT[self.stage]}: {self.share:.0%} of {self.total / 1e6:,.0f} MB{left}"
+            done = f"{self.share:.0%} of {self.total / 1e6:,.0f} MB" if self.total else f"{self.done / 1e6:,.0f} MB"
+            return f"being {_DONE_TO_IT[self.stage]}: {done}{left}"
         return (
             f"being rendered: {self.share:.0%}, {self.rows:,} rows, {self.rows_per_s:,.0f} rows/s, "
             f"{self.tokens_per_s:,.0f} tokens/s{left}"

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from dataserver.errors import InvalidConfigError
-from dataserver.render.hub import find_data_set, is_data_set
+from dataserver.render.hub import find_data_set, is_data_set, telling_growth
+from dataserver.render.pace import Stage
 from dataserver.render.rows import chunks_of, rows_of
 
 README = """---
@@ -71,3 +73,34 @@ def test_without_a_network_the_error_says_so(tmp_path, chatml):
     assert "the data set 'datasets://nobody/knows-this' cannot be had" in done.stderr
     assert "can this machine reach the hub?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_how_far_fetching_is_is_told_and_no_other_bar_is_written_over_it(builder, capfd):
+    told = []
+    found = find_data_set(f"datasets://{builder}:math", Stage("fetching", told.append))
+    kept = sum((found.directory / name).stat().st_size for name in found.paths)
+    assert told[-1].done >= kept > 0
+    assert told[-1].text() == "being fetched: 0 MB", "this set does not say how large it is"
+    assert capfd.readouterr().err == ""
+    find_data_set(f"datasets://{builder}:math", Stage("fetching", told.append))
+    assert told[-1].done == 0, "it was there already"
+
+
+def test_what_comes_is_told_while_it_comes(tmp_path):
+    told, half = [], threading.Event()
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+        if done == 500:
+            half.set()
+
+    sent, kept = tmp_path / "sent", tmp_path / "kept"
+    sent.mkdir()
+    (sent / "before").write_bytes(b"x" * 70)
+    with telling_growth([sent, kept], 1000, tell):
+        (sent / "blob").write_bytes(b"x" * 500)
+        assert half.wait(60)
+        kept.mkdir()
+        (kept / "rest").write_bytes(b"x" * 700)
+    assert (500, 1000) in told
+    assert told[-1] == (1200, 1200), "more than the set said of itself"

@@ -9,7 +9,7 @@ from renderlab.words import conversation
 
 from dataserver.errors import InvalidConfigError
 from dataserver.render.conversation import Conversation
-from dataserver.render.families import config_of, family_of
+from dataserver.render.families import TURNS_BY_CONSTRUCTION, config_of, family_of
 from dataserver.render.lean_tokenizer import LeanTokenizer
 from dataserver.render.sample import selected_messages
 from dataserver.render.tokenizer import load_tokenizer, open_renderer
@@ -68,7 +68,7 @@ def test_masks_are_what_the_package_makes_for_training(plain, family, roles, tra
 
 
 def test_the_lean_tokenizer_gives_what_the_whole_one_gives_and_no_one_can_change_it(chatml):
-    whole, lean = load(chatml), LeanTokenizer(load(chatml))
+    whole, lean = load(chatml), LeanTokenizer(load(chatml), places=True)
     for text in ("", "a", "<|im_end|>\n", "Grüße 🙂 " * 40):
         for _ in range(2):
             ids = lean.encode(text, add_special_tokens=False)
@@ -77,7 +77,14 @@ def test_the_lean_tokenizer_gives_what_the_whole_one_gives_and_no_one_can_change
             found = lean(text, add_special_tokens=False, return_offsets_mapping=True)
             wanted = whole(text, add_special_tokens=False, return_offsets_mapping=True)
             assert found == {name: wanted[name] for name in ("input_ids", "offset_mapping")}
+            found["offset_mapping"].clear()
     assert lean.convert_tokens_to_ids("<|im_end|>") == whole.convert_tokens_to_ids("<|im_end|>")
+    with pytest.raises(NotImplementedError):
+        LeanTokenizer(load(chatml), places=False)("a", return_offsets_mapping=True)
+
+
+def test_families_that_need_no_places_are_those_whose_masks_are_compared():
+    assert {family.name for family in FAMILIES} == TURNS_BY_CONSTRUCTION
 
 
 def test_a_name_alone_chooses_no_family_whose_words_are_not_the_templates():

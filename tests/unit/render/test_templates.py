@@ -165,8 +165,8 @@ def test_what_is_rendered_depends_on_no_clock(chatml, loaded):
     renderer = TemplateRenderer(with_template(loaded, dated), RenderOptions(tokenizer=chatml), frozenset([7]))
     sample = renderer.render(conversation(("user", "a"), ("assistant", "b")))
     assert loaded.decode(sample.input_ids).startswith("2024<|im_start|>")
-    asks = TemplateRenderer(
-        with_template(loaded, "{{ strftime_now('%Y') }}"), RenderOptions(tokenizer=chatml), frozenset([7])
+    asks = with_template(loaded, "{{ strftime_now('%Y-%m-%d') }}" + loaded.chat_template)
+    sample = TemplateRenderer(asks, RenderOptions(tokenizer=chatml), frozenset([7])).render(
+        conversation(("user", "a"), ("assistant", "b"))
     )
-    with pytest.raises(RowError, match="'strftime_now' is undefined"):
-        asks.render(conversation(("user", "a"), ("assistant", "b")))
+    assert loaded.decode(sample.input_ids).startswith("2025-06-28<|im_start|>")

