@@ -153,6 +153,18 @@ def test_one_row_that_is_nested_without_end_is_set_aside(chatml, tmp_path):
     assert (report.samples, report.rejected) == (1, 1)
 
 
+def test_what_is_held_is_written_when_it_is_a_batch(chatml, tmp_path, monkeypatch):
+    monkeypatch.setattr("dataserver.render.part._BATCH_TOKENS", 200)
+    (tmp_path / "chats.jsonl").write_bytes(LINE * 100)
+    render(tmp_path / "chats.jsonl", tmp_path / "out", chatml)
+    [part] = (tmp_path / "out").glob("*.arrow")
+    with pa.ipc.open_stream(part) as reader:
+        sizes = [(batch.num_rows, len(batch.column(0).values)) for batch in reader]
+    assert sum(rows for rows, _ in sizes) == 100
+    assert len(sizes) > 1
+    assert max(tokens for _, tokens in sizes) < 300
+
+
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
 def test_a_compressed_file_is_rendered_in_chunks_that_hold_every_line_once(tmp_path, suffix):
     lines = [json.dumps({"prompt": f"{n} " + "x" * (n % 700), "completion": "y"}).encode() + b"\n" for n in range(4000)]

@@ -181,6 +181,10 @@ def test_a_bad_row_stops_the_job_with_its_file_and_number_or_is_set_aside(rows, 
     rejects = [json.loads(line) for line in (tmp_path / "out" / "_rejects.jsonl").read_text().splitlines()]
     assert [(reject["path"], reject["row"]) for reject in rejects] == [("chats.jsonl", row) for row in (7, 8, 9, 11)]
     assert "is no JSON" in rejects[3]["reason"]
+    told = render(*words, "--on-error", "collect").stdout
+    assert "30 samples of 35 rows" in told
+    assert "dropped 1: no_target" in told
+    assert f"set aside 4 bad rows, with reasons in {tmp_path / 'out' / '_rejects.jsonl'}" in told
     assert len(contents(tmp_path / "out", tmp_path)) == 30
 
 

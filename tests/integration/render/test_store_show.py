@@ -1,5 +1,6 @@
 """`dataserver store show`: what is a target is seen, as text and as a page."""
 
+import os
 import subprocess
 import sys
 
@@ -30,9 +31,9 @@ def store(sample, tmp_path_factory):
     return write_store(path, rows=[(sample.input_ids, [int(target) for target in sample.loss_mask]), ([5, 6], [0, 0])])
 
 
-def show(*words):
+def show(*words, **environment):
     command = [sys.executable, "-m", "dataserver.cli.main", "store", "show", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
 
 
 def test_targets_stand_between_marks_where_there_are_no_colours(store, chatml, sample):
@@ -41,6 +42,13 @@ def test_targets_stand_between_marks_where_there_are_no_colours(store, chatml, s
     assert "Grüße <b> 🙂<|im_end|>\n<|im_start|>assistant\n⟦it sleeps 你好<|im_end|>⟧\n" in shown
     assert "in 1 stretch, ending with <|im_end|> (1)\n" in shown
     assert "row 1: 2 tokens, 0 targets (0%), not served: no_target" in shown
+
+
+def test_a_terminal_has_targets_in_green_control_tokens_in_bold_and_the_rest_dim(store, chatml):
+    shown = show(store, "--tokenizer", chatml, "--row", 0, FORCE_COLOR="1", TERM="xterm", COLORTERM="").stdout
+    assert "\x1b[30;42mit sleeps 你好\x1b[0m\x1b[1;30;42m<|im_end|>\x1b[0m" in shown
+    assert "\x1b[1;36m<|im_start|>\x1b[0m\x1b[2muser" in shown
+    assert "⟦" not in shown
 
 
 def test_the_page_escapes_what_was_said_and_marks_targets(store, chatml, tmp_path):

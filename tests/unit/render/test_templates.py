@@ -128,6 +128,21 @@ def test_a_list_of_parts_that_the_template_writes_out_as_a_list_is_refused(chatm
         renderer.render(Conversation(messages=messages, tools=()))
 
 
+def test_the_token_that_begins_a_text_is_not_doubled(chatml, loaded):
+    from tokenizers.processors import TemplateProcessing
+
+    begins = "{{ bos_token }}" + loaded.chat_template
+    tokenizer = with_template(loaded, begins)
+    tokenizer.bos_token, bos = "[gMASK]", loaded.convert_tokens_to_ids("[gMASK]")
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="[gMASK] $A", special_tokens=[("[gMASK]", bos)]
+    )
+    assert tokenizer("a").input_ids[0] == bos, "it adds one to whatever it reads"
+    renderer = TemplateRenderer(tokenizer, RenderOptions(tokenizer=chatml), frozenset([loaded.eos_token_id]))
+    sample = renderer.render(conversation(("user", "a"), ("assistant", "b")))
+    assert sample.input_ids.tolist().count(bos) == 1
+
+
 def test_half_a_surrogate_pair_is_refused(chatml):
     renderer = open_renderer(RenderOptions(tokenizer=chatml, family="template"))
     with pytest.raises(RowError, match="surrogate"):
