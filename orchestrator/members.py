@@ -31,7 +31,7 @@ class Member:
     sync_id: str | None = None
     version: PolicyVersion | None = None
     workers: int = 0
-    leases: int = 0
+    loans: int = 0
     pins: int = 0
     detail: str = ""
     # Counts the changes of `state`: a status that was asked for before one says nothing about after.
@@ -48,7 +48,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLease:
+class EngineLoan:
     """Leave to use an engine. `version`: what it serves now; without a pin newer weights may arrive meanwhile."""
 
     engine: Engine
@@ -57,7 +57,7 @@ class EngineLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waiter:
-    """Somebody who waits for a lease. `avoid`: names of engines that come last."""
+    """Somebody who waits for a loan. `avoid`: names of engines that come last."""
 
     version: PolicyVersion | None
     pin: bool

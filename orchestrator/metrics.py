@@ -30,7 +30,7 @@ class Metrics:
             ["state"],
             registry=registry,
         )
-        self._leases = Gauge("orchestrator_engine_leases", "Uses of an engine now.", ["engine"], registry=registry)
+        self._loans = Gauge("orchestrator_engine_loans", "Uses of an engine now.", ["engine"], registry=registry)
         self._version = Gauge("orchestrator_served_version", "The newest version that landed.", registry=registry)
         self._syncs = Counter("orchestrator_syncs", "Transfers that ended, by outcome.", ["outcome"], registry=registry)
         self._seconds = Histogram(
@@ -72,6 +72,6 @@ class Metrics:
             self._engines.labels(state.value).set(states.count(state))
         self._engines.labels("stale").set(len(pool.stale()))
         for member in pool.members:
-            self._leases.labels(member.name).set(member.leases)
+            self._loans.labels(member.name).set(member.loans)
         newest: PolicyVersion | None = pool.newest
         self._version.set(-1 if newest is None else newest.number)

@@ -7,8 +7,8 @@
 An engine is **eligible** when it is READY and its version is the newest that landed and survives. So one that comes
 late, comes back with old weights, or missed a transfer gets no work until it is synced.
 
-A **pin** keeps an engine at its version: nobody updates it until the last pin on it is gone. Leases are granted in the
-moment in which a version lands, before anybody can take the engine for the next transfer; so ask for a pinned lease
+A **pin** keeps an engine at its version: nobody updates it until the last pin on it is gone. Loans are granted in the
+moment in which a version lands, before anybody can take the engine for the next transfer; so ask for a pinned loan
 *before* its version lands.
 
 Nothing here talks to an engine: `keeper` looks how they are, `coordinator` moves weights.
@@ -21,11 +21,11 @@ from contextlib import asynccontextmanager
 from dataserver.weight_sync import PolicyVersion, SyncOutcome, SyncState
 from orchestrator.engines.interface import Engine
 from orchestrator.labels import sync_of
-from orchestrator.members import EngineLease, Member, MemberState, Waiter
+from orchestrator.members import EngineLoan, Member, MemberState, Waiter
 
 
 class Pool:
-    """All engines. Of one event loop; nothing here waits but `lease` and `idle`."""
+    """All engines. Of one event loop; nothing here waits but `lend` and `idle`."""
 
     def __init__(self, engines: Sequence[Engine], *, changed: Callable[[], None] = lambda: None) -> None:
         self.members = tuple(Member(engine) for engine in engines)
@@ -42,19 +42,19 @@ class Pool:
     # For evals
 
     @asynccontextmanager
-    async def lease(
+    async def lend(
         self, version: PolicyVersion | None = None, *, pin: bool = False, avoid: Collection[str] = ()
-    ) -> AsyncIterator[EngineLease]:
+    ) -> AsyncIterator[EngineLoan]:
         """Wait for an engine and use it until the end of the block; the least busy one first.
 
         Engines whose names are in `avoid` come last: one that just failed is free at once, and would be taken again.
 
         Without `pin` the engine serves the newest version that landed, and later may serve newer ones; with `version`
         the wait lasts until that one, or a newer, has landed. With `pin` it serves exactly `version` until the end.
-        A lease may carry one sample or many. Waits for ever: bound it, or cancel it.
+        A loan may carry one sample or many. Waits for ever: bound it, or cancel it.
         """
         if pin and version is None:
-            raise ValueError("a pinned lease names its version")
+            raise ValueError("a pinned loan names its version")
         waiter = Waiter(version=version, pin=pin, avoid=avoid)
         self._waiters.append(waiter)
         self._grant()
@@ -66,8 +66,8 @@ class Pool:
         try:
             serves = version if pin and version is not None else member.version or self._newest
             if serves is None:
-                raise RuntimeError(f"engine {member.name} was leased without a version")
-            yield EngineLease(engine=member.engine, version=serves)
+                raise RuntimeError(f"engine {member.name} was lent without a version")
+            yield EngineLoan(engine=member.engine, version=serves)
         finally:
             self._give_back(member, waiter)
 
@@ -128,8 +128,8 @@ class Pool:
         self._grant()
 
     async def idle(self, member: Member) -> None:
-        """Wait until nobody has a lease on an engine that is taken for a transfer."""
-        while member.leases:
+        """Wait until nobody has an engine on loan that is taken for a transfer."""
+        while member.loans:
             self._given_back.clear()
             await self._given_back.wait()
 
@@ -207,8 +207,8 @@ class Pool:
             fitting = [member for member in self.members if self._fits(member, waiter)]
             if not fitting or waiter.granted.done():
                 continue
-            member = min(fitting, key=lambda member: (member.name in waiter.avoid, member.leases))
-            member.leases += 1
+            member = min(fitting, key=lambda member: (member.name in waiter.avoid, member.loans))
+            member.loans += 1
             member.pins += waiter.pin
             self._waiters.remove(waiter)
             waiter.granted.set_result(member)
@@ -223,7 +223,7 @@ class Pool:
             self._give_back(waiter.granted.result(), waiter)
 
     def _give_back(self, member: Member, waiter: Waiter) -> None:
-        member.leases -= 1
+        member.loans -= 1
         member.pins -= waiter.pin
         self._given_back.set()
         self._changed()

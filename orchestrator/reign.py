@@ -105,20 +105,20 @@ class Reign:
         lease = asyncio.ensure_future(self._lease.keep())
         told = asyncio.ensure_future(ending.wait())
         governing = asyncio.ensure_future(self._govern())
-        keeping = [asyncio.ensure_future(work) for work in self._work()]
+        working = [asyncio.ensure_future(work) for work in self._work()]
         try:
-            await asyncio.wait([lease, told, governing, *keeping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([lease, told, governing, *working], return_when=asyncio.FIRST_COMPLETED)
             if lease.done():
                 log.warning("the lease is over: %s", lease.result())
                 return False
             await self._drain(drain_s)
-            for work in (governing, *keeping):
+            for work in (governing, *working):
                 if work.done():
                     work.result()
             return True
         finally:
             # All are told first, then waited for: nobody works on because another one takes long to end.
-            tasks = (lease, told, governing, *keeping)
+            tasks = (lease, told, governing, *working)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(self.coordinator.close(), self.evals.close(), asyncio.wait(tasks))

@@ -81,26 +81,26 @@ class Supervisor:
         return 0
 
     async def _run_workers(self, config: ServerConfig) -> None:
-        keepers: list[asyncio.Future[None]] = [
+        keeping: list[asyncio.Future[None]] = [
             asyncio.ensure_future(self._keep(index, config)) for index in range(config.workers)
         ]
         ready = asyncio.ensure_future(self._all_ready())
         ending = asyncio.ensure_future(self._ending.wait())
         try:
-            events: list[asyncio.Future[Any]] = [ready, ending, *keepers]
+            events: list[asyncio.Future[Any]] = [ready, ending, *keeping]
             await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 self._say(f"listening on {config.listen} with {config.workers} workers")
-                events = [ending, *keepers]
+                events = [ending, *keeping]
                 await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
-            for keeper in keepers:
-                if keeper.done():
-                    keeper.result()
+            for task in keeping:
+                if task.done():
+                    task.result()
         finally:
             ready.cancel()
             ending.cancel()
             self._ending.set()
-            await self._end_all(keepers)
+            await self._end_all(keeping)
 
     async def _all_ready(self) -> None:
         for event in self._ready.values():
@@ -166,15 +166,15 @@ class Supervisor:
             self._up.dec()
         return status
 
-    async def _end_all(self, keepers: list["asyncio.Future[None]"]) -> None:
+    async def _end_all(self, keeping: list["asyncio.Future[None]"]) -> None:
         for process in self._processes.values():
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-        _, late = await asyncio.wait(keepers, timeout=self._config.drain_s + KILL_AFTER_S)
+        _, late = await asyncio.wait(keeping, timeout=self._config.drain_s + KILL_AFTER_S)
         if late:
             log.error("%d workers did not end in time; they are killed", len(late))
             self._kill_all()
-            await asyncio.wait(keepers)
+            await asyncio.wait(keeping)
 
     def _kill_all(self) -> None:
         for process in self._processes.values():

@@ -1,10 +1,10 @@
 """All answers of one eval, many at a time over all engines, whatever fails on the way.
 
-    todo ──lease of an engine──> answer ──> done
+    todo ──loan of an engine───> answer ──> done
       ^                            │
       └── a pause, then elsewhere ─┴──> given up: refused, or failed too often
 
-A live eval leases whichever engine serves its version or a newer one. A pinned one keeps one engine at its version
+A live eval borrows whichever engine serves its version or a newer one. A pinned one keeps one engine at its version
 from the first answer to the last (its *anchor*), and uses others only while they serve it too.
 """
 
@@ -89,7 +89,7 @@ class Sampler:
     async def _make_all(self, moved: Callable[[], None]) -> None:
         async with AsyncExitStack() as stack:
             if self.config.pin:
-                await stack.enter_async_context(self.pool.lease(self.version, pin=True))
+                await stack.enter_async_context(self.pool.lend(self.version, pin=True))
                 moved()
             async with asyncio.TaskGroup() as workers:
                 for _ in range(min(self.config.max_in_flight, len(self._todo))):
@@ -105,8 +105,8 @@ class Sampler:
     async def _make(self, todo: Todo) -> bool:
         """Make one answer, or put it back; whether it is done with."""
         try:
-            async with self.pool.lease(self.version, pin=self.config.pin, avoid=todo.failed_on) as lease:
-                self.answers.append(await self._ask(todo, lease.engine))
+            async with self.pool.lend(self.version, pin=self.config.pin, avoid=todo.failed_on) as loan:
+                self.answers.append(await self._ask(todo, loan.engine))
         except EngineRefusedError as error:
             self._give_up(str(error), 1)
             return True

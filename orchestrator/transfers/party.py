@@ -1,8 +1,8 @@
 """One engine in one transfer: the order of calls, and the way out of each place in it.
 
-    FREE ──take──> HELD ──pause──> PAUSED ──begin_update──> OPEN ──receive──> WHOLE ──finish, reset, resume──> LANDED
-                    │                │                       │                 │ checksum
-                    └────────────────┴─ resume: as it was    └─────────────────┴─ restart: it may hold a mix
+    FREE ──take──> TAKEN ──pause──> PAUSED ──begin_update──> OPEN ──receive──> WHOLE ──finish, reset, resume──> LANDED
+                     │                │                       │                 │ checksum
+                     └────────────────┴─ resume: as it was    └─────────────────┴─ restart: it may hold a mix
 
 A FREE engine serves its version to whoever asks. One that was taken is resumed when its update finished or never began;
 any other is restarted, and serves nothing before it is synced in full.
@@ -28,7 +28,7 @@ class Place(StrEnum):
     """How far an engine got; the module's docstring draws the way."""
 
     FREE = "free"
-    HELD = "held"
+    TAKEN = "taken"
     PAUSED = "paused"
     OPEN = "open"
     WHOLE = "whole"
@@ -62,7 +62,7 @@ class Party:
     def take(self) -> None:
         """Have the engine for this transfer alone, if nobody pinned it and it is there."""
         if self._pool.take(self.member):
-            self.place = Place.HELD
+            self.place = Place.TAKEN
         else:
             self.fault = "an eval pinned it meanwhile" if self.member.pins else str(self.member)
 
@@ -72,7 +72,7 @@ class Party:
         try:
             if wait_for_answers:
                 await self._pool.idle(self.member)
-            if not self.member.leases:
+            if not self.member.loans:
                 # Whoever asked is gone. After the pause it would be too late: that has crashed engines.
                 await engine.abort_requests()
             # Also when the answer is lost, or the wait for it is given up; resuming twice does no harm.
@@ -80,7 +80,7 @@ class Party:
             await engine.pause()
         except EngineRefusedError as error:
             # Somebody else paused it, or put it to sleep: it is not for a transfer to wake it.
-            self.place = Place.HELD
+            self.place = Place.TAKEN
             self._fail(error)
         except EngineError as error:
             self._fail(error)
@@ -139,7 +139,7 @@ class Party:
             except (EngineError, TimeoutError) as error:
                 self._restart(self.member, f"{self.fault}; then it could not be resumed: {error or 'no answer'}")
                 return
-        if self.place in {Place.HELD, Place.PAUSED}:
+        if self.place in {Place.TAKEN, Place.PAUSED}:
             self._pool.untouched(self.member)
         else:
             self._restart(self.member, self.fault)

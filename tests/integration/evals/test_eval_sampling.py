@@ -101,7 +101,7 @@ async def test_an_eval_without_progress_ends_and_says_what_it_gave_up(prompts):
     await made.run()
     assert made.answers == []
     assert made.detail == "gave up 6 of 6 answers: no answer came for drain_timeout_s = 0.05"
-    assert (engine.in_flight, pool.members[0].leases) == (0, 0)
+    assert (engine.in_flight, pool.members[0].loans) == (0, 0)
 
 
 async def test_progress_renews_the_patience(tmp_path):
@@ -156,7 +156,7 @@ async def test_a_pinned_eval_keeps_an_engine_to_the_last_answer_and_leaves_the_o
         engine.gate.set()
     await running
     assert {str(part.version) for answer in made.answers for part in answer.version_tokens} == {"1.5"}
-    assert not any(member.pins or member.leases for member in pool.members)
+    assert not any(member.pins or member.loans for member in pool.members)
 
 
 async def test_an_answer_of_another_version_never_counts_for_a_pinned_eval(prompts):

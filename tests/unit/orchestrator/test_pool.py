@@ -1,4 +1,4 @@
-"""Which engine is leased to whom: only whole and newest weights, pins that hold, leases that are given back."""
+"""Which engine is lent to whom: only whole and newest weights, pins that hold, loans that are given back."""
 
 import asyncio
 
@@ -53,51 +53,51 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def hold(pool: Pool, leased: list, wanted: PolicyVersion | None = None, *, pin: bool = False) -> None:
-    async with pool.lease(wanted, pin=pin) as lease:
-        leased.append((lease.engine.name, lease.version))
+async def borrow(pool: Pool, lent: list, wanted: PolicyVersion | None = None, *, pin: bool = False) -> None:
+    async with pool.lend(wanted, pin=pin) as loan:
+        lent.append((loan.engine.name, loan.version))
         await asyncio.Event().wait()
 
 
 async def test_an_engine_without_landed_weights_gets_no_work_until_they_land(pool: Pool) -> None:
-    leased: list = []
-    waiting = asyncio.ensure_future(hold(pool, leased))
+    lent: list = []
+    waiting = asyncio.ensure_future(borrow(pool, lent))
     await settled()
-    assert not leased
+    assert not lent
     assert len(pool.stale()) == 2
     land(pool, [pool.members[1]], version(0))
     await settled()
-    assert leased == [("two", version(0))]
+    assert lent == [("two", version(0))]
     waiting.cancel()
     await settled()
-    assert [member.leases for member in pool.members] == [0, 0]
+    assert [member.loans for member in pool.members] == [0, 0]
 
 
-async def test_leases_go_to_the_least_busy_engine_that_serves_the_newest(pool: Pool) -> None:
+async def test_loans_go_to_the_least_busy_engine_that_serves_the_newest(pool: Pool) -> None:
     land(pool, pool.members, version(3))
-    leased: list = []
-    tasks = [asyncio.ensure_future(hold(pool, leased)) for _ in range(4)]
+    lent: list = []
+    tasks = [asyncio.ensure_future(borrow(pool, lent)) for _ in range(4)]
     await settled()
-    assert [member.leases for member in pool.members] == [2, 2]
+    assert [member.loans for member in pool.members] == [2, 2]
     land(pool, [pool.members[0]], version(4))
-    tasks += [asyncio.ensure_future(hold(pool, leased)) for _ in range(3)]
+    tasks += [asyncio.ensure_future(borrow(pool, lent)) for _ in range(3)]
     await settled()
-    assert [member.leases for member in pool.members] == [5, 2]
+    assert [member.loans for member in pool.members] == [5, 2]
     assert pool.stale() == [pool.members[1]]
     for task in tasks:
         task.cancel()
 
 
 async def test_a_pin_is_granted_in_the_moment_of_landing_and_keeps_its_engine_from_transfers(pool: Pool) -> None:
-    leased: list = []
-    pinned = asyncio.ensure_future(hold(pool, leased, version(5), pin=True))
+    lent: list = []
+    pinned = asyncio.ensure_future(borrow(pool, lent, version(5), pin=True))
     await settled()
     land(pool, pool.members, version(5))
     # Not a turn of the loop later, and the engine is no longer free.
     assert [member.name for member in pool.free()] == ["two"]
     land(pool, [pool.members[1]], version(6))
     await settled()
-    assert leased == [("one", version(5))]
+    assert lent == [("one", version(5))]
     assert pool.serving(version(5))
     pinned.cancel()
     await settled()
@@ -105,25 +105,25 @@ async def test_a_pin_is_granted_in_the_moment_of_landing_and_keeps_its_engine_fr
     assert pool.stale() == [pool.members[0]]
 
 
-async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_lease_behind(pool: Pool) -> None:
-    leased: list = []
-    waiting = asyncio.ensure_future(hold(pool, leased, version(1), pin=True))
+async def test_whoever_stops_waiting_in_the_moment_of_the_grant_leaves_no_loan_behind(pool: Pool) -> None:
+    lent: list = []
+    waiting = asyncio.ensure_future(borrow(pool, lent, version(1), pin=True))
     await settled()
     land(pool, pool.members, version(1))
     waiting.cancel()
     await settled()
-    assert not leased
-    assert [(member.leases, member.pins) for member in pool.members] == [(0, 0), (0, 0)]
+    assert not lent
+    assert [(member.loans, member.pins) for member in pool.members] == [(0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("moved", ["take", "tear", "lose"])
 async def test_an_engine_in_a_transfer_torn_or_away_gets_no_work(pool: Pool, moved: str) -> None:
     land(pool, [pool.members[0]], version(2))
     getattr(pool, moved)(pool.members[0], *(["fault"] if moved != "take" else []))
-    leased: list = []
-    waiting = asyncio.ensure_future(hold(pool, leased))
+    lent: list = []
+    waiting = asyncio.ensure_future(borrow(pool, lent))
     await settled()
-    assert not leased
+    assert not lent
     waiting.cancel()
 
 
@@ -137,10 +137,10 @@ async def test_a_rewind_takes_work_from_engines_whose_version_is_gone(pool: Pool
     pool.note(state(attempt=2, landed=version(5)))
     assert pool.newest == version(5)
     assert pool.stale() == [pool.members[0]]
-    leased: list = []
-    waiting = asyncio.ensure_future(hold(pool, leased))
+    lent: list = []
+    waiting = asyncio.ensure_future(borrow(pool, lent))
     await settled()
-    assert leased == [("two", version(5))]
+    assert lent == [("two", version(5))]
     waiting.cancel()
 
 
@@ -182,9 +182,9 @@ async def test_an_engine_that_comes_back_with_old_weights_is_stale_though_whole(
     assert pool.stale() == [pool.members[0]]
 
 
-async def test_a_pinned_lease_must_name_its_version(pool: Pool) -> None:
+async def test_a_pinned_loan_must_name_its_version(pool: Pool) -> None:
     with pytest.raises(ValueError, match="names its version"):
-        async with pool.lease(pin=True):
+        async with pool.lend(pin=True):
             pass
 
 

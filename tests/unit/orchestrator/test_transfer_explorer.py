@@ -1,7 +1,7 @@
 """Random trainers, engines and orchestrators that fail, repeat, delay and die at random: no mix is ever served.
 
 Every interleaving is named by its seed. What must hold in each: no engine breaches its order or serves a mix; whoever
-leased an engine gets the version that the lease names; every call ends; in the end, when nothing fails any more, one
+borrowed an engine gets the version that the loan names; every call ends; in the end, when nothing fails any more, one
 more transfer lands everywhere.
 """
 
@@ -107,25 +107,25 @@ class World:
                     await engine.restart()
 
     async def probe(self) -> None:
-        """An eval that leases engines and looks what they serve."""
+        """An eval that borrows engines and looks what they serve."""
         while True:
             pin = self.chance.random() < 0.3 and self.stage.pool.newest is not None
-            async with self.stage.pool.lease(self.stage.pool.newest if pin else None, pin=pin) as lease:
+            async with self.stage.pool.lend(self.stage.pool.newest if pin else None, pin=pin) as loan:
                 for _ in range(3):
-                    self._look(lease, pin=pin)
+                    self._look(loan, pin=pin)
                     await self.tarry()
             await self.tarry()
 
-    def _look(self, lease, *, pin: bool) -> None:
-        engine = lease.engine
+    def _look(self, loan, *, pin: bool) -> None:
+        engine = loan.engine
         engine.check()
         if not engine.alive or engine.paused or engine.label is None:
             return
         number = int(sync_of(engine.label) or "0", 16)
-        if pin and number != lease.version.number:
-            self.wrong.append(f"pinned to {lease.version}, got {engine.label}")
-        if not pin and number < lease.version.number:
-            self.wrong.append(f"leased at {lease.version}, got {engine.label}")
+        if pin and number != loan.version.number:
+            self.wrong.append(f"pinned to {loan.version}, got {engine.label}")
+        if not pin and number < loan.version.number:
+            self.wrong.append(f"lent at {loan.version}, got {engine.label}")
 
 
 async def explore(seed: int) -> None:
@@ -147,7 +147,7 @@ async def explore(seed: int) -> None:
     breaches = [f"{engine.name}: {breach}" for engine in world.engines for breach in engine.breaches]
     assert not breaches + world.wrong
     assert world.stage.pool.newest == PolicyVersion(attempt=1, number=SYNCS + 1)
-    assert all(member.leases == member.pins == 0 for member in world.stage.pool.members)
+    assert all(member.loans == member.pins == 0 for member in world.stage.pool.members)
     world.keeping.cancel()
 
 

@@ -143,11 +143,11 @@ def test_pinned_engines_are_left_alone_and_nobody_waits_for_them() -> None:
         await stage.seen()
         await landed(stage, 1)
         version = PolicyVersion(attempt=1, number=1)
-        async with stage.pool.lease(version, pin=True) as lease:
+        async with stage.pool.lend(version, pin=True) as loan:
             outcomes = await landed(stage, 2)
             assert [outcome.engine for outcome in outcomes] == ["two"]
-            assert lease.engine is one
-            async with stage.pool.lease(PolicyVersion(attempt=1, number=2), pin=True):
+            assert loan.engine is one
+            async with stage.pool.lend(PolicyVersion(attempt=1, number=2), pin=True):
                 assert (await refused(stage, 3)).reason is RefusalReason.PINNED
         assert [outcome.engine for outcome in await landed(stage, 4)] == ["one", "two"]
 
@@ -238,8 +238,8 @@ def test_the_version_that_a_later_attempt_offers_at_its_start_gets_work_before_t
         stage.pool.note(run_state(attempt=2))
         await stage.seen()
         await landed(stage, 4, attempt_id=stage.attempt)
-        async with asyncio.timeout(1), stage.pool.lease() as lease:
-            assert lease.version == PolicyVersion(attempt=1, number=4)
+        async with asyncio.timeout(1), stage.pool.lend() as loan:
+            assert loan.version == PolicyVersion(attempt=1, number=4)
 
     warped(main())
 
@@ -254,8 +254,8 @@ def test_engines_serve_while_files_are_written_and_a_trainer_that_dies_then_stra
         answer = await stage.coordinator.prepare(request(2, transport=Transport.FILESYSTEM))
         assert isinstance(answer, Ready)
         assert stage.pool.moving
-        async with asyncio.timeout(1), stage.pool.lease() as lease:
-            assert lease.version.number == 1
+        async with asyncio.timeout(1), stage.pool.lend() as loan:
+            assert loan.version.number == 1
         await stage.coordinator.idle()
         assert one.calls == ["compare"]
         assert stage.told == [(sync_id(2), "no commit came within 60 s: the prepare expired")]
@@ -274,11 +274,11 @@ def test_an_engine_that_an_eval_pinned_while_files_were_written_is_left_alone() 
         await landed(stage, 1)
         await stage.coordinator.prepare(request(2, transport=Transport.FILESYSTEM))
         await asyncio.sleep(1)
-        async with stage.pool.lease(PolicyVersion(attempt=1, number=1), pin=True) as lease:
+        async with stage.pool.lend(PolicyVersion(attempt=1, number=1), pin=True) as loan:
             wire.of(sync_id(2)).set()
             outcomes = await stage.coordinator.commit(sync_id(2), checksum_of(sync_id(2)))
             told = {outcome.engine: outcome.detail for outcome in outcomes}
-            assert told.pop(lease.engine.name) == "an eval pinned it meanwhile"
+            assert told.pop(loan.engine.name) == "an eval pinned it meanwhile"
             assert list(told.values()) == [""]
             assert (sync_of(one.label), sync_of(two.label)).count(sync_id(2)) == 1
         assert one.breaches == two.breaches == []
@@ -405,7 +405,7 @@ def test_answers_under_way_are_waited_for_where_the_configuration_says_so() -> N
         await stage.seen()
         await landed(stage, 1)
         asked = one.calls.count("pause")
-        async with stage.pool.lease():
+        async with stage.pool.lend():
             preparing = asyncio.ensure_future(stage.coordinator.prepare(request(2)))
             await asyncio.sleep(5)
             assert one.calls.count("pause") == asked
@@ -414,7 +414,7 @@ def test_answers_under_way_are_waited_for_where_the_configuration_says_so() -> N
         await asyncio.sleep(1)
         await stage.seen()
         await landed(stage, 3)
-        async with stage.pool.lease():
+        async with stage.pool.lend():
             assert (await refused(stage, 4)).reason is RefusalReason.EXPIRED
         assert one.breaches == []
 

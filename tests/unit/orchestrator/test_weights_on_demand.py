@@ -72,7 +72,7 @@ class TimedEvals:
 
     async def _measure(self) -> None:
         begin = self.world.ledger.now
-        async with self.world.pool.lease():
+        async with self.world.pool.lend():
             await asyncio.sleep(self.duration_s)
         self.world.flights.append((begin, self.world.ledger.now))
         self.running = None
