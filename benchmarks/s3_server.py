@@ -37,6 +37,11 @@ class S3Server:
         return {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 
     @property
+    def whole_environment(self) -> dict[str, str]:
+        """`environment`, and where the server is: for those who take no options."""
+        return self.environment | {"AWS_ENDPOINT_URL": self.endpoint}
+
+    @property
     def options(self) -> dict[str, str]:
         return {"endpoint": self.endpoint, "region": REGION}
 

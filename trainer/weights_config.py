@@ -1,6 +1,5 @@
 """`[weights]`: how weights leave the trainer for inference engines, and how long anything may take."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -9,16 +8,17 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from dataserver.listening import LOOPBACK_HOSTS, Address, CalleeConfig, ExposedConfig, split_address
-from dataserver.settings import GivenPath
+from dataserver.settings import PathOrUrl
+from dataserver.storage import is_writable
 
 # Where a server may listen, and nobody can call.
 ANY_HOST = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is refused
 
-# As a path has it, whose double slash is one.
-OBJECT_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
 # An abort that does not arrive is no loss: a prepare that no commit follows expires by itself.
 ABORT_S = 5.0
+
+# How long an object storage is asked what lies there, and to remove it.
+STORAGE_S = 60.0
 
 
 class TransportKind(StrEnum):
@@ -49,10 +49,11 @@ class WeightsConfig(ExposedConfig):
     bucket_bytes: int = Field(default=256 * 1024 * 1024, ge=1, le=2**31 - 1)
     """Weights are gathered and sent in buckets of at most so many bytes; whoever sends holds three at a time. A larger
     weight is a bucket of its own."""
-    directory: GivenPath | None = None
-    """With `filesystem`: where the files lie while they are needed, on a filesystem that ranks and engines share, which
-    object storage is not. Each run has a directory of its own below it, from which the trainer deletes what syncs left
-    behind."""
+    directory: PathOrUrl | None = None
+    """With `filesystem`: where the files lie while they are needed: on a filesystem that ranks and engines share, or in
+    an object storage, `s3://BUCKET/PREFIX`, `gs://`, `az://`, for which ranks and engines have credentials, region and
+    endpoint in their environment. Each run has a directory of its own below it, from which the trainer deletes what
+    syncs left behind."""
     listen: Address = "127.0.0.1:0"
     """Where rank 0 answers the orchestrator; port 0 takes a free one. The groups of `gloo` and `nccl` meet on the same
     host, at a free port."""
@@ -78,10 +79,10 @@ class WeightsConfig(ExposedConfig):
             raise ValueError(
                 f"transport = {self.transport.value!r} with {given}: 'filesystem' needs one, the others have none"
             )
-        if self.directory is not None and OBJECT_URL.match(str(self.directory)):
+        if isinstance(self.directory, str) and not is_writable(self.directory):
             raise ValueError(
-                f"directory = {str(self.directory)!r} is the URL of a storage, and engines read weights as files: name "
-                "a directory that ranks and engines share (NFS, Lustre, a mounted bucket), or use 'gloo' or 'nccl'"
+                f"directory = {self.directory!r} is no storage that weights are written to: name a directory that "
+                "ranks and engines share, or s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
             )
         host = self.listen_host
         if host not in LOOPBACK_HOSTS and not self.insecure and self.transport is not TransportKind.FILESYSTEM:
@@ -98,7 +99,7 @@ class WeightsConfig(ExposedConfig):
 
         `kept`: where it lies, by the field that says so. Raises `ValueError`.
         """
-        if self.directory is None:
+        if not isinstance(self.directory, Path):
             return
         synced = self.directory / run
         for field, path in kept.items():
@@ -124,4 +125,5 @@ class WeightsConfig(ExposedConfig):
     @property
     def longest_wait_s(self) -> float:
         """How long the other ranks wait for rank 0 in a collective, at worst."""
-        return self.commit_s + ABORT_S + self.prepare_s + self.send_s
+        meet_s = STORAGE_S if isinstance(self.directory, str) else 0.0
+        return self.commit_s + ABORT_S + meet_s + self.prepare_s + self.send_s

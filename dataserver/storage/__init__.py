@@ -15,8 +15,8 @@
 
 from dataserver.storage.cache_entry import Buffer, CacheKey
 from dataserver.storage.disk_cache import CacheFigures, DiskCache
-from dataserver.storage.objects import ObjectInfo, Storage
-from dataserver.storage.open import find_objects, is_url, open_storage
+from dataserver.storage.objects import ObjectInfo, Storage, WritableStorage
+from dataserver.storage.open import find_objects, is_url, is_writable, open_storage, open_writable
 from dataserver.storage.retrying import ReadPolicy
 
 __all__ = [
@@ -27,7 +27,10 @@ __all__ = [
     "ObjectInfo",
     "ReadPolicy",
     "Storage",
+    "WritableStorage",
     "find_objects",
     "is_url",
+    "is_writable",
     "open_storage",
+    "open_writable",
 ]

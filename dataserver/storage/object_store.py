@@ -7,10 +7,10 @@ servers that do not know the condition. Waits and retries are `retrying`'s.
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import obstore
@@ -57,7 +57,7 @@ _REASON = re.compile(r'message: "([^"]*)"|kind: (Timeout|Connect|Request|Decode|
 
 
 class ObjectStorage:
-    """Objects of a bucket below a prefix; see `objects.Storage`.
+    """Objects of a bucket below a prefix; see `objects.WritableStorage`.
 
     `connect(client, retries)` makes obstore's store, with credentials looked up anew.
     """
@@ -83,6 +83,16 @@ class ObjectStorage:
         infos = self._attempts("").run(lambda: _list(self._connected()))
         files = [info for info in infos if info.size > 0 or not self._is_folder_mark(info)]
         return sorted(files, key=lambda info: info.path)
+
+    def put(self, path: str, data: bytes) -> None:
+        """See `objects.WritableStorage`."""
+        self._attempts(path).run(partial(self._write, path, data))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """See `objects.WritableStorage`."""
+        for path in paths:
+            with suppress(StoreNotFoundError):
+                self._attempts(path).run(partial(self._remove, path))
 
     def _attempts(self, path: str) -> Attempts:
         generation = self._generation
@@ -114,11 +124,19 @@ class ObjectStorage:
 
     def _is_folder_mark(self, info: ObjectInfo) -> bool:
         """`folder/` is listed like an empty object `folder`, but there is none of that name."""
-        try:
+        with suppress(StoreNotFoundError):
             self.stat(info.path)
-        except StoreNotFoundError:
-            return True
-        return False
+            return False
+        return True
+
+    def _write(self, path: str, data: bytes) -> None:
+        # In one request: parts of one that broke off would stay, and be paid for.
+        with _faults_told():
+            obstore.put(self._connected(), path, data, use_multipart=False)
+
+    def _remove(self, path: str) -> None:
+        with _faults_told():
+            obstore.delete(self._connected(), path)
 
     def _look(self, path: str) -> ObjectInfo:
         with _faults_told():

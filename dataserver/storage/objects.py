@@ -1,5 +1,6 @@
 """What a storage holds, and what every kind of storage can do."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,4 +46,16 @@ class Storage(Protocol):
 
         Raises `StoreDamagedError` if the object is gone or no longer the one that `info` tells of.
         """
+        ...
+
+
+class WritableStorage(Storage, Protocol):
+    """A storage that takes objects, too; stores are never written this way."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object, in place of one that may be there. It is seen whole or not at all."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove objects; one that is not there is none to remove."""
         ...

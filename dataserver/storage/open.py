@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from dataserver.errors import InvalidConfigError, StoreNotFoundError
-from dataserver.storage.objects import ObjectInfo, Storage
+from dataserver.storage.objects import ObjectInfo, Storage, WritableStorage
 from dataserver.storage.options import refuse_options
 from dataserver.storage.retrying import ReadPolicy
 
@@ -62,6 +63,22 @@ def find_objects(
     raise StoreNotFoundError(f"There is nothing at '{storage.url}'.")
 
 
+def open_writable(url: str, *, policy: ReadPolicy | None = None) -> WritableStorage:
+    """The object storage at `url`, to write to as well: where it is and by which account, the environment says.
+
+    Raises `InvalidConfigError` as `open_storage` does, and for a storage that cannot be written to.
+    """
+    storage = open_storage(url, policy=policy)
+    if not is_writable(url):
+        raise InvalidConfigError(f"'{url}' cannot be written to; what can: {', '.join(f'{s}://' for s in _WRITABLE)}.")
+    return cast("WritableStorage", storage)
+
+
+def is_writable(url: str) -> bool:
+    """Whether `url` names a kind of storage that takes objects."""
+    return url.partition("://")[0].lower() in _WRITABLE
+
+
 def _open_file(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Storage:
     from dataserver.storage.local import LocalStorage  # noqa: PLC0415
 
@@ -94,6 +111,8 @@ def _open_hub(url: str, options: Mapping[str, str], policy: ReadPolicy) -> Stora
 
 # Which extra of this package brings the library, where it has another name than the scheme.
 _EXTRAS = {"memory": "hf"}
+
+_WRITABLE = ("s3", "gs", "az")
 
 _OPENERS: dict[str, Callable[[str, Mapping[str, str], ReadPolicy], Storage]] = {
     "s3": _open_bucket,

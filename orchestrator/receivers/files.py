@@ -1,10 +1,11 @@
-"""Weights in a directory that trainer and engines share.
+"""Weights in a directory that trainer and engines share, or below the URL of an object storage.
 
     {directory}/00000.safetensors   bucket 0, whole as soon as it has its name
     {directory}/00001.safetensors   ...
     {directory}/weights.json        written last, when all ranks wrote all
 
 Nothing is read before the marker is there: whoever reads has stopped serving, and a trainer may die while it writes.
+A shared filesystem may show it late; an object storage shows at once what was written.
 """
 
 import time
@@ -14,6 +15,8 @@ from typing import Any
 
 from safetensors import SafetensorError, deserialize
 
+from dataserver.errors import DataServerError
+from dataserver.storage import ReadPolicy, Storage, is_url, open_storage
 from dataserver.weight_buckets import Buffer, TensorSpec, pack
 from orchestrator.engines.interface import Transfer
 from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
@@ -25,15 +28,43 @@ POLL_S = 0.02
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
+def why_unreadable(directory: str) -> str:
+    """Why such a directory could not be read here whatever is in it; empty if it could. Asks nobody."""
+    try:
+        if is_url(directory):
+            open_storage(directory)
+    except DataServerError as error:
+        return str(error)
+    return ""
+
+
 def receive_files(transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
     """The buckets, in order; raises `ReceiveError`."""
-    directory = Path(transfer.directory)
-    _wait_for(directory / MARKER, deadline)
+    read = _read_object if is_url(transfer.directory) else _read_file
+    read(transfer.directory, MARKER, deadline)
     for number, tensors in enumerate(pack(transfer.tensors, transfer.bucket_bytes)):
-        path = directory / f"{number:05}.safetensors"
-        # Behind the marker, as a shared file system may show one name before another.
-        _wait_for(path, deadline)
-        yield _read(path, tensors)
+        name = f"{number:05}.safetensors"
+        yield _parse(f"{transfer.directory}/{name}", read(transfer.directory, name, deadline), tensors)
+
+
+def _read_object(url: str, name: str, deadline: Deadline) -> bytes:
+    left_s = deadline.left_s(f"{url}/{name}")
+    try:
+        storage: Storage = open_storage(url, policy=ReadPolicy(deadline_s=left_s))
+        info = storage.stat(name)
+        return storage.read(info, 0, info.size)
+    except DataServerError as error:
+        raise ReceiveError(str(error)) from error
+
+
+def _read_file(directory: str, name: str, deadline: Deadline) -> bytes:
+    path = Path(directory) / name
+    # Each of them, as a shared file system may show one name before another.
+    _wait_for(path, deadline)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReceiveError(f"{path} cannot be read: {error}") from error
 
 
 def _wait_for(path: Path, deadline: Deadline) -> None:
@@ -46,10 +77,10 @@ def _wait_for(path: Path, deadline: Deadline) -> None:
         time.sleep(min(POLL_S, deadline.left_s(str(path))))
 
 
-def _read(path: Path, tensors: list[TensorSpec]) -> Bucket:
+def _parse(path: str, data: bytes, tensors: list[TensorSpec]) -> Bucket:
     try:
-        found: dict[str, dict[str, Any]] = dict(deserialize(path.read_bytes()))
-    except (OSError, SafetensorError) as error:
+        found: dict[str, dict[str, Any]] = dict(deserialize(data))
+    except SafetensorError as error:
         raise ReceiveError(f"{path} cannot be read: {error}") from error
     if found.keys() != {tensor.name for tensor in tensors}:
         wrong = sorted(found.keys() ^ {tensor.name for tensor in tensors})
@@ -57,7 +88,7 @@ def _read(path: Path, tensors: list[TensorSpec]) -> Bucket:
     return [(tensor, _bytes_of(path, tensor, found[tensor.name])) for tensor in tensors]
 
 
-def _bytes_of(path: Path, tensor: TensorSpec, entry: dict[str, Any]) -> Buffer:
+def _bytes_of(path: str, tensor: TensorSpec, entry: dict[str, Any]) -> Buffer:
     dtype, shape = _DTYPES.get(entry["dtype"], entry["dtype"]), tuple(entry["shape"])
     if (dtype, shape) != (tensor.dtype, tensor.shape):
         announced = f"{tensor.dtype} {list(tensor.shape)}"

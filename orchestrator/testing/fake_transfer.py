@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataserver.weight_buckets import TensorSpec, WeightsChecksum
 from orchestrator.engines.interface import Transfer, Transport
 from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
-from orchestrator.receivers.files import receive_files
+from orchestrator.receivers.files import receive_files, why_unreadable
 from orchestrator.testing.events import Events
 from orchestrator.testing.faults import Faults
 
@@ -81,6 +81,8 @@ class FakeTransfer:
             self._events.write("lost", rank=rank, detail=str(error))
 
     def _compare(self, transfer: Transfer) -> str:
+        if transfer.transport is Transport.FILESYSTEM and (problem := why_unreadable(transfer.directory)):
+            return problem
         if self._tensors is None:
             return ""
         held = {tensor.name: tensor for tensor in self._tensors}

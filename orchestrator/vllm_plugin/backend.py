@@ -30,7 +30,7 @@ from dataserver.weight_buckets import Buffer, TensorSpec, WeightsChecksum
 from orchestrator.engines.interface import Transfer, Transport
 from orchestrator.engines.wire import TransferReport, parse_transfer
 from orchestrator.receivers.bucket import Bucket, Deadline
-from orchestrator.receivers.files import receive_files
+from orchestrator.receivers.files import receive_files, why_unreadable
 from orchestrator.receivers.gloo import receive_gloo
 from orchestrator.vllm_plugin.held import mismatches, summary, tied_heads
 from orchestrator.vllm_plugin.nccl import receive_nccl
@@ -143,6 +143,8 @@ class DataServerWeightTransfer(WeightTransferEngine[TransferInfo, SyncInfo]):
             return f"the engine serves a model quantised by {self.model_config.quantization}, which is not supported"
         if transfer.transport is Transport.NCCL and self.device.type != "cuda":
             return f"the engine runs on {self.device.type}, where there is no NCCL: use gloo or filesystem"
+        if transfer.transport is Transport.FILESYSTEM and (problem := why_unreadable(transfer.directory)):
+            return problem
         dtype = str(self.model_config.dtype).removeprefix("torch.")
         pipeline = self.parallel_config.pipeline_parallel_size > 1
         return summary(mismatches(self.model, dtype, pipeline, transfer.tensors))

@@ -9,6 +9,7 @@
     sender     a thread that sends while the next bucket is gathered
     checksum   one figure over everything that was sent
     transport  the interface of the ways that weights take: filesystem, gloo, nccl; `ways` makes them
+    folders    where files lie: in a directory, or as objects of a storage
     reports    tells the data server how syncs ended
     sync       the values that they share
 

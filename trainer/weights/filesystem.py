@@ -1,25 +1,24 @@
-"""Weights through files that trainer and engines share; all ranks write side by side.
+"""Weights through files or objects that trainer and engines share; all ranks write side by side.
 
     DIRECTORY/RUN/ATTEMPT.NUMBER-SYNC_ID/00000.safetensors     bucket 0, by rank 0
                                          00001.safetensors     bucket 1, by rank 1 …
                                          weights.json          last: then everything is there
 
-ATTEMPT is the sender's. Every file is flushed before it gets its name, so what has a name is whole.
+ATTEMPT is the sender's. What has a name is whole; `folders` has where it lies.
 """
 
 import json
 import logging
 import re
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from dataserver.durable import flush_to_disk, write_durably
+from dataserver.errors import DataServerError
 from dataserver.weight_buckets import TensorSpec
 from trainer.launch import World
+from trainer.weights.folders import SyncFolder
 from trainer.weights.gather import Bucket
 from trainer.weights.outgoing import Outgoing
 from trainer.weights.sync import Meeting, Sync, TransferError
@@ -34,14 +33,14 @@ log = logging.getLogger(__name__)
 
 
 class FilesystemTransport:
-    """One sync's files. `root`: `weights.directory`."""
+    """One sync's files, in the folder of its run."""
 
-    def __init__(self, sync: Sync, outgoing: Outgoing, world: World, root: Path) -> None:
+    def __init__(self, sync: Sync, outgoing: Outgoing, world: World, folder: SyncFolder) -> None:
         self._sync = sync
         self._outgoing = outgoing
         self._world = world
-        self._of_run = root.absolute() / sync.run
-        self._directory = self._of_run / f"{sync.attempt}.{sync.version.number}-{sync.sync_id}"
+        self._folder = folder
+        self._name = f"{sync.attempt}.{sync.version.number}-{sync.sync_id}"
 
     @property
     def device(self) -> torch.device:
@@ -53,43 +52,50 @@ class FilesystemTransport:
         return bucket % self._world.size == self._world.rank
 
     def meet(self) -> Meeting:
-        """Make the directory; what other syncs left behind goes, as they are over.
+        """Make room; what other syncs left behind goes, as they are over.
 
         Those of a later attempt are not: whoever was displaced may not know yet.
         """
-        self._directory.mkdir(parents=True)
-        for other in self._of_run.iterdir():
-            of_sync = OF_SYNC.fullmatch(other.name)
-            if of_sync and int(of_sync[1]) <= self._sync.attempt and other != self._directory:
-                _remove(other)
-        return Meeting(directory=str(self._directory))
+        self._folder.make(self._name)
+        for other in self._folder.syncs():
+            of_sync = OF_SYNC.fullmatch(other)
+            if of_sync and int(of_sync[1]) <= self._sync.attempt and other != self._name:
+                self._remove(other)
+        return Meeting(directory=self._folder.address(self._name))
 
     def join(self, group_size: int, deadline_s: float) -> None:  # noqa: ARG002 - files need no group
         """Raise `TransferError` when this rank does not see what rank 0 made."""
-        if not self._directory.is_dir():
+        if not self._folder.sees(self._name):
             raise TransferError(
-                f"rank {self._world.rank} does not see {self._directory}: weights.directory must lie on a filesystem "
-                "that all nodes share"
+                f"rank {self._world.rank} does not see {self._folder.address(self._name)}: weights.directory must lie "
+                "on a filesystem that all nodes share"
             )
 
     def send(self, bucket: Bucket) -> None:
         """Write the bucket's file."""
         header = safetensors_header(bucket.specs)
         data: memoryview = bucket.data.numpy().data
-        write_durably(self._directory / _file_name(bucket.number), header, data)
+        self._folder.write(self._name, _file_name(bucket.number), (header, data))
 
     def complete(self, checksum: str) -> None:
         """Write the marker: what there is, and where."""
         text = json.dumps(self._marker(checksum)).encode()
         # The names of the other files must last before that of the marker.
-        flush_to_disk(self._directory)
-        write_durably(self._directory / MARKER, text)
-        flush_to_disk(self._directory)
+        self._folder.settle(self._name)
+        self._folder.write(self._name, MARKER, (text,))
+        self._folder.settle(self._name)
 
     def leave(self) -> None:
-        """Rank 0 deletes the directory."""
+        """Rank 0 deletes the files."""
         if self._world.is_first:
-            _remove(self._directory)
+            self._remove(self._name)
+
+    def _remove(self, name: str) -> None:
+        """Delete a sync's files; the next sync tries again what cannot be deleted now."""
+        try:
+            self._folder.remove(name)
+        except (OSError, DataServerError) as error:
+            log.warning("cannot delete %s: %s", self._folder.address(name), error)
 
     def _marker(self, checksum: str) -> dict[str, Any]:
         tensors = [
@@ -126,13 +132,3 @@ def safetensors_header(specs: Sequence[TensorSpec]) -> bytes:
 
 def _file_name(bucket: int) -> str:
     return f"{bucket:05}.safetensors"
-
-
-def _remove(path: Path) -> None:
-    """Delete a directory; the next sync tries again what cannot be deleted now."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        log.warning("cannot delete %s: %s", path, error)

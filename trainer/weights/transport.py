@@ -26,7 +26,7 @@ class Transport(Protocol):
         """Whether this rank sends that bucket. Of every bucket exactly one rank says so."""
 
     def meet(self) -> Meeting:
-        """On rank 0, before the engines are asked: where they find the weights. Raises `OSError`."""
+        """On rank 0, before the engines are asked: where they find the weights. Raises `OSError`, `DataServerError`."""
 
     def join(self, group_size: int, deadline_s: float) -> None:
         """The engines are ready, `group_size` ranks with rank 0; everything must be sent within `deadline_s`."""
@@ -35,7 +35,7 @@ class Transport(Protocol):
         """Send a bucket that this rank carries. Buckets come in order."""
 
     def complete(self, checksum: str) -> None:
-        """On rank 0, after all ranks sent all: say so to whoever reads. Raises `OSError`."""
+        """On rank 0, after all ranks sent all: say so to whoever reads. Raises `OSError`, `DataServerError`."""
 
     def leave(self) -> None:
         """The sync is over: let go of everything, deleting what was written. Idempotent; raises nothing."""

@@ -4,12 +4,15 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import obstore
 import pytest
 import torch
 from enginelab.sender import GlooSender, checksum_of, file_transfer, specs_of, write_files
 
+from benchmarks.s3_server import S3Server
 from orchestrator.engines.interface import Completion, SamplingParams, Transfer, VersionSpan
 from orchestrator.engines.vllm_http import VllmEngine, VllmLimits
 from orchestrator.errors import (
@@ -75,6 +78,32 @@ async def test_a_synced_engine_speaks_and_labels_by_its_new_weights(fake: Runnin
     assert completion.versions == (VersionSpan(label="1.4", tokens=8),)
     assert list(completion.token_ids) == expected_tokens(checksum, [65], 8)
     assert fake.engine.events("refused") == fake.engine.events("torn") == fake.engine.events("stale") == []
+
+
+async def test_weights_come_as_objects_of_a_storage(
+    fake: RunningFakeEngine, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    written = file_transfer(WEIGHTS, tmp_path / "w", bucket_bytes=64)
+    write_files(WEIGHTS, written)
+    transfer = replace(written, directory=f"s3://weights/{written.sync_id}")
+    for path in sorted((tmp_path / "w").iterdir()):
+        s3.put("weights", f"{written.sync_id}/{path.name}", path.read_bytes())
+    async with engine_of(fake.url) as engine:
+        assert await sync(engine, transfer, "1.4") == checksum_of(WEIGHTS)
+        obstore.delete(s3.bucket("weights"), f"{written.sync_id}/weights.json")
+        with pytest.raises(UpdateFailedError, match=r"weights\.json' is not there"):
+            await sync(engine, transfer, "1.5")
+
+
+async def test_a_storage_that_an_engine_cannot_read_at_all_is_refused_while_it_serves(
+    fake: RunningFakeEngine, tmp_path: Path
+) -> None:
+    transfer = replace(file_transfer(WEIGHTS, tmp_path / "w"), directory="gopher://weights")
+    async with engine_of(fake.url) as engine:
+        with pytest.raises(WeightsMismatchError, match="'gopher://weights' is no URL of a storage"):
+            await engine.compare(transfer)
+        assert (await one(engine, [1])).finish_reason == "length"
 
 
 async def test_weights_come_by_gloo_to_every_worker_of_an_engine(tmp_path: Path) -> None:

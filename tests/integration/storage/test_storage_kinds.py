@@ -10,8 +10,9 @@ import fsspec
 import pytest
 from emulatorlab.servers import BUCKET
 
+from benchmarks.s3_server import S3Server
 from dataserver.errors import InternalError, InvalidConfigError, StoreDamagedError, StoreNotFoundError
-from dataserver.storage import ObjectInfo, Storage, find_objects, is_url, open_storage
+from dataserver.storage import ObjectInfo, Storage, find_objects, is_url, open_storage, open_writable
 
 FILES = {"b.arrow": b"bb", "a/2.parquet": b"22222", "a/10.parquet": b"", "c c/ü%20#?.jsonl": b"x" * 1000}
 
@@ -167,3 +168,23 @@ def test_unknown_options_are_refused_by_name_and_not_by_value() -> None:
     with pytest.raises(InvalidConfigError, match="secret_key") as refusal:
         open_storage("memory://chat", {"secret_key": "hunter2"})
     assert "hunter2" not in str(refusal.value)
+
+
+def test_what_is_put_is_there_whole_in_place_of_what_was_and_gone_when_deleted(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    storage = open_writable(f"s3://kinds/{uuid.uuid4().hex}")
+    storage.put("a/1", b"first")
+    # More than clients send in one part by themselves.
+    storage.put("a/1", b"x" * 7_000_000)
+    storage.put("b", b"other")
+    assert [(info.path, info.size) for info in storage.list()] == [("a/1", 7_000_000), ("b", 5)]
+    storage.delete(["a/1", "never there"])
+    assert [info.path for info in storage.list()] == ["b"]
+
+
+@pytest.mark.parametrize("url", ["hf://datasets/a/b", "file:///tmp/x", "memory://x"])
+def test_what_cannot_be_written_to_is_not_opened_for_it(url: str) -> None:
+    with pytest.raises(InvalidConfigError, match="cannot be written to; what can: s3://, gs://, az://"):
+        open_writable(url)

@@ -1,14 +1,17 @@
 """Weights arrive as they are, to the bit, on whatever way and number of ranks; and nothing strands a rank."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pytest
 from trainerlab.handovers import Told, hand_over_versions
 from trainerlab.jobs import job_config, tiny_model
 from trainerlab.ranks import on_ranks
 
+from benchmarks.s3_server import S3Server
 from orchestrator.v1 import weight_transfer_service_pb2 as pb
 from trainer.config import TrainerConfig
 from trainer.launch import World
@@ -24,7 +27,8 @@ def config_of(tmp_path: Path, transport: str, *, tied: bool = False, **weights: 
     )
 
 
-def on_rank(world: World, *arguments: Any) -> Told | None:
+def on_rank(world: World, environment: dict[str, str], *arguments: Any) -> Told | None:
+    os.environ.update(environment)
     return hand_over_versions(world, *arguments)
 
 
@@ -36,8 +40,9 @@ def hand_over(
     engines: tuple[int, ...] = (1,),
     faults: tuple[str, ...] = (),
     abort: bool = False,
+    environment: dict[str, str] | None = None,
 ) -> Told:
-    told = on_ranks(ranks, on_rank, config, count, engines, faults, abort)[0]
+    told = on_ranks(ranks, on_rank, environment or {}, config, count, engines, faults, abort)[0]
     assert isinstance(told, Told)
     return told
 
@@ -142,3 +147,27 @@ def test_files_of_syncs_that_are_over_are_deleted(tmp_path: Path) -> None:
     told = hand_over(config_of(tmp_path, "filesystem"), ranks=2, faults=("dies before it commits",))
     assert outcomes(told) == ["failed", "landed"]
     assert list((tmp_path / "weights" / "chat").iterdir()) == []
+
+
+def test_objects_of_a_storage_are_written_by_all_ranks_and_deleted_when_their_sync_is_over(
+    tmp_path: Path, s3_server: S3Server
+) -> None:
+    bucket = s3_server.bucket("weights")
+    obstore.put(bucket, f"runs/chat/1.7-{'0' * 32}/00000.safetensors", b"half", use_multipart=False)
+    obstore.put(bucket, "runs/chat/kept", b"no sync's", use_multipart=False)
+    weights = {"transport": "filesystem", "bucket_bytes": 6000, "directory": "s3://weights/runs"}
+    config = job_config(tmp_path, model={"config": tiny_model(tied=True)}, weights=weights)
+    told = hand_over(config, ranks=2, environment=s3_server.whole_environment)
+    assert outcomes(told) == ["landed", "landed"], told.results
+    for (_, [received]), expected in zip(told.received, told.expected, strict=True):
+        assert same(received, expected)
+    assert [meta["path"] for meta in obstore.list(bucket, "runs").collect()] == ["runs/chat/kept"]
+
+
+def test_a_storage_that_refuses_costs_a_sync_and_not_the_job(tmp_path: Path, s3_server: S3Server) -> None:
+    weights = {"transport": "filesystem", "directory": "s3://weights/runs"}
+    config = job_config(tmp_path, model={"config": tiny_model(tied=True)}, weights=weights)
+    strangers = {**s3_server.whole_environment, "AWS_SECRET_ACCESS_KEY": "another"}
+    told = hand_over(config, ranks=2, count=1, environment=strangers)
+    assert outcomes(told) == ["skipped"]
+    assert "refuses the credentials" in told.reported[0].detail

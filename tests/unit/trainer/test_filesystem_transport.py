@@ -8,6 +8,7 @@ import torch
 from dataserver.weight_sync import PolicyVersion
 from trainer.launch import World
 from trainer.weights.filesystem import FilesystemTransport
+from trainer.weights.folders import DirectoryFolder
 from trainer.weights.outgoing import Outgoing
 from trainer.weights.sync import Sync
 
@@ -17,7 +18,7 @@ WORLD = World(rank=0, size=1, local_rank=0, device=torch.device("cpu"), holder="
 def transport(root: Path, *, attempt: int, made_by: int, sync_id: str) -> FilesystemTransport:
     sync = Sync(sync_id=sync_id * 16, run="chat", attempt=attempt, version=PolicyVersion(attempt=made_by, number=5))
     outgoing = Outgoing(specs=(), weights=(), dtype=torch.float32, buckets=())
-    return FilesystemTransport(sync, outgoing, WORLD, root)
+    return FilesystemTransport(sync, outgoing, WORLD, DirectoryFolder(root, sync.run))
 
 
 @pytest.mark.parametrize("name", ["step-00000005-attempt-1", "1.5", "1.5-model", "1.5-" + "g" * 32, "11-" + "0" * 32])

@@ -17,7 +17,7 @@ GUARD = {"tls": {"certificate": "c", "key": "k"}, "token_file": "t"}
     [
         ({"transport": "filesystem"}, "'filesystem' needs one"),
         ({"transport": "gloo", "directory": "weights"}, "the others have none"),
-        ({"transport": "filesystem", "directory": "s3://bucket/weights"}, "a directory that ranks and engines share"),
+        ({"transport": "filesystem", "directory": "hf://models/weights"}, "a directory that ranks and engines share"),
         ({"transport": "carrier pigeon"}, "filesystem"),
         ({"transport": "gloo", "listen": "10.0.0.7:0"}, "set tls and token_file"),
         ({"transport": "gloo", "listen": "10.0.0.7:0", **GUARD}, "asks nobody who joins"),
@@ -32,6 +32,13 @@ def test_what_cannot_work_is_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as refused:
         WeightsConfig.model_validate(fields)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/weights", "gs://bucket/weights", "az://container/weights"])
+def test_the_url_of_an_object_storage_is_left_as_it_is_and_its_calls_are_waited_for(url: str) -> None:
+    objects = WeightsConfig(transport="filesystem", directory=url)
+    assert objects.directory == url
+    assert objects.longest_wait_s > WeightsConfig(transport="filesystem", directory="w").longest_wait_s
 
 
 def test_where_rank_0_is_called_is_where_it_listens_unless_told() -> None:

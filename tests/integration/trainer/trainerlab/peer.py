@@ -7,10 +7,12 @@ what it does wrong, sync after sync.
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
@@ -130,7 +132,8 @@ class _Incoming:
 
     def weights(self) -> list[Weights]:
         if self.request.transport == pb.TRANSPORT_FILESYSTEM:
-            return [read_files(Path(self.request.directory))]
+            with fetched(self.request.directory) as directory:
+                return [read_files(directory)]
         return [work.result(PATIENCE_S) for work in self._work]
 
     def _receive(self, rank: int) -> Weights:
@@ -169,6 +172,23 @@ def buckets(request: pb.PrepareTransferRequest) -> list[list[pb.TensorSpec]]:
         found[-1].append(spec)
         room -= size
     return found
+
+
+@contextmanager
+def fetched(directory: str) -> Iterator[Path]:
+    """The directory; objects of an S3 server, as the environment has it, are brought here by their own client."""
+    if not directory.startswith("s3://"):
+        yield Path(directory)
+        return
+    import obstore
+    from obstore.store import S3Store
+
+    bucket, _, prefix = directory.removeprefix("s3://").partition("/")
+    store = S3Store(bucket, prefix=prefix, client_options={"allow_http": True})
+    with TemporaryDirectory() as local:
+        for meta in obstore.list(store).collect():
+            (Path(local) / meta["path"]).write_bytes(obstore.get(store, meta["path"]).bytes())
+        yield Path(local)
 
 
 def read_files(directory: Path) -> Weights:
