@@ -1,6 +1,7 @@
 """Runs scenarios, each in a forked process: `{"scenario", "arguments", "directory"}` in, complaints out.
 
-Everything is imported before the first fork, and nothing here starts gRPC, a server or a thread.
+Everything is imported, and what servers compile is loaded, before the first fork: they would do it anew, each for a
+second. Nothing here starts gRPC, a server or a thread.
 """
 
 import gc
@@ -13,12 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import sqlalchemy.dialects.sqlite  # noqa: F401  # a server imports these three when it needs them: once here, not per server
 
 import dataserver.stores.parquet_file
 import dataserver.stores.scan  # noqa: F401
 from crashlab.random_story import random_story
 from crashlab.scenarios import SCENARIOS
+from dataserver.stores.decoded import prepare_decoded
+from dataserver.stores.destination import Destination
 
 Scenarios = Mapping[str, Callable[..., list[str]]]
 
@@ -47,8 +52,17 @@ def run_forked(scenarios: Scenarios, scenario: str, arguments: dict[str, object]
     return [f"{scenario} ended with {os.waitstatus_to_exitcode(status)} (limit {SCENARIO_LIMIT_S} s)\n{logs}"]
 
 
+def warm_up() -> None:
+    """Have what servers compile loaded, and what pyarrow imports at the first array."""
+    none = np.zeros(0, dtype=np.int64)
+    for token_bytes in (2, 4):
+        prepare_decoded(token_bytes, Destination.of(none, token_bytes=token_bytes, mask=True, weights=False))
+    pa.array([0])
+
+
 def main(scenarios: Scenarios) -> None:
     """Run what stdin says, to its end."""
+    warm_up()
     gc.freeze()  # what is imported stays shared with all that are forked
     for line in sys.stdin:
         order = json.loads(line)
