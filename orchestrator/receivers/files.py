@@ -5,18 +5,18 @@
     {directory}/weights.json        written last, when all ranks wrote all
 
 Nothing is read before the marker is there: whoever reads has stopped serving, and a trainer may die while it writes.
-A shared filesystem may show it late; an object storage shows at once what was written.
 """
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, deserialize
 
-from dataserver.errors import DataServerError
-from dataserver.storage import ReadPolicy, Storage, is_url, open_storage
+from dataserver.errors import DataServerError, StoreNotFoundError
+from dataserver.storage import ObjectInfo, ReadPolicy, Storage, is_url, open_storage
 from dataserver.weight_buckets import Buffer, TensorSpec, pack
 from orchestrator.engines.interface import Transfer
 from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
@@ -24,6 +24,8 @@ from orchestrator.receivers.bucket import Bucket, Deadline, ReceiveError
 MARKER = "weights.json"
 # How often to look for the next file: shared file systems tell nobody when one appears.
 POLL_S = 0.02
+# The same of an object storage, where looking is a request.
+POLL_OBJECT_S = 0.2
 
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
@@ -48,13 +50,20 @@ def receive_files(transfer: Transfer, deadline: Deadline) -> Iterator[Bucket]:
 
 
 def _read_object(url: str, name: str, deadline: Deadline) -> bytes:
-    left_s = deadline.left_s(f"{url}/{name}")
+    awaited = f"{url}/{name}"
     try:
-        storage: Storage = open_storage(url, policy=ReadPolicy(deadline_s=left_s))
-        info = storage.stat(name)
+        storage = open_storage(url, policy=ReadPolicy(deadline_s=deadline.left_s(awaited)))
+        while (info := _look(storage, name)) is None:
+            time.sleep(min(POLL_OBJECT_S, deadline.left_s(awaited)))
         return storage.read(info, 0, info.size)
     except DataServerError as error:
         raise ReceiveError(str(error)) from error
+
+
+def _look(storage: Storage, name: str) -> ObjectInfo | None:
+    with suppress(StoreNotFoundError):
+        return storage.stat(name)
+    return None
 
 
 def _read_file(directory: str, name: str, deadline: Deadline) -> bytes:

@@ -92,8 +92,8 @@ async def test_weights_come_as_objects_of_a_storage(
     async with engine_of(fake.url) as engine:
         assert await sync(engine, transfer, "1.4") == checksum_of(WEIGHTS)
         obstore.delete(s3.bucket("weights"), f"{written.sync_id}/weights.json")
-        with pytest.raises(UpdateFailedError, match=r"weights\.json' is not there"):
-            await sync(engine, transfer, "1.5")
+        with pytest.raises(UpdateFailedError, match=r"weights\.json did not come within 0\.3 s"):
+            await sync(engine, replace(transfer, deadline_s=0.3), "1.5")
 
 
 async def test_a_storage_that_an_engine_cannot_read_at_all_is_refused_while_it_serves(
