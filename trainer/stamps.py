@@ -15,6 +15,7 @@ from typing import Protocol
 from transformers import PreTrainedModel
 
 from dataserver.client import AttemptInfo
+from dataserver.errors import InvalidConfigError
 from dataserver.weight_sync import Offer, OrchestratorAddress, PolicyVersion, WeightSync
 from trainer.agreement import agreed_offer, agreed_offers
 from trainer.config import TrainerConfig
@@ -26,6 +27,7 @@ from trainer.weights.handover import Handover
 from trainer.weights.lead import Lead
 from trainer.weights.outgoing import outgoing
 from trainer.weights.reports import ReportThread
+from trainer.weights.sync import NotReady, Ready
 from trainer.weights.underway import Underway
 from trainer.weights.ways import transport_maker
 from trainer.weights_config import WeightsConfig
@@ -108,10 +110,13 @@ class EngineStamps:
         self._handover = Handover(world=world, outgoing=sent, transport_of=transport_of, underway=underway, lead=lead)
 
     def begin(self, stream: StepSource) -> None:
-        """Take the opening offer."""
+        """Take the opening offer. Raises `InvalidConfigError` where that shows that no version can ever land."""
         offer = stream.opening_offer()
         agreed_offer(offer, self._world)
-        self._take(stream, offer)
+        answer = self._take(stream, offer)
+        if isinstance(answer, NotReady) and answer.never:
+            self._handover.finish()
+            raise InvalidConfigError(f"[weights]: {answer.detail}")
 
     def step_done(self, step: Step) -> None:
         """Hand a stamped step's weights over."""
@@ -149,14 +154,14 @@ class EngineStamps:
         if self._server is not None:
             self._server.close()
 
-    def _take(self, stream: StepSource, offer: Offer) -> None:
+    def _take(self, stream: StepSource, offer: Offer) -> Ready | NotReady | None:
         self._version = offer.version
-        if offer.sync_weights:
-            self._hand_over(offer.orchestrator)
+        answer = self._hand_over(offer.orchestrator) if offer.sync_weights else None
         stream.ack_offer(offer)
+        return answer
 
-    def _hand_over(self, orchestrator: OrchestratorAddress | None) -> None:
-        self._handover.hand_over(self._version, orchestrator)
+    def _hand_over(self, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
+        return self._handover.hand_over(self._version, orchestrator)
 
 
 def stamps_of(

@@ -148,7 +148,7 @@ class Coordinator:
         ours, theirs = self._config.transport.value, request.transport.value
         if ours != theirs:
             yield (
-                RefusalReason.MISMATCH,
+                RefusalReason.TRANSPORT,
                 f"weights.transport is {theirs!r} at the trainer and {ours!r} at the orchestrator: make them equal",
             )
         if self._draining:

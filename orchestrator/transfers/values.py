@@ -18,6 +18,7 @@ class RefusalReason(StrEnum):
     MISMATCH = "mismatch"
     EXPIRED = "expired"
     UNWANTED = "unwanted"
+    TRANSPORT = "transport"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

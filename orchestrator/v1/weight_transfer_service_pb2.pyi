@@ -28,6 +28,7 @@ class RefusalReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REFUSAL_REASON_MISMATCH: _ClassVar[RefusalReason]
     REFUSAL_REASON_EXPIRED: _ClassVar[RefusalReason]
     REFUSAL_REASON_UNWANTED: _ClassVar[RefusalReason]
+    REFUSAL_REASON_TRANSPORT: _ClassVar[RefusalReason]
 TRANSPORT_UNSPECIFIED: Transport
 TRANSPORT_FILESYSTEM: Transport
 TRANSPORT_GLOO: Transport
@@ -40,6 +41,7 @@ REFUSAL_REASON_STALE: RefusalReason
 REFUSAL_REASON_MISMATCH: RefusalReason
 REFUSAL_REASON_EXPIRED: RefusalReason
 REFUSAL_REASON_UNWANTED: RefusalReason
+REFUSAL_REASON_TRANSPORT: RefusalReason
 
 class TensorSpec(_message.Message):
     __slots__ = ("name", "dtype", "shape")

@@ -69,7 +69,8 @@ class OrchestratorCalls:
         answer = self._call(request, transfers.PrepareTransferResponse, self._config.prepare_s)
         if answer.WhichOneof("answer") != "ready":
             reason = transfers.RefusalReason.Name(answer.refused.reason).removeprefix("REFUSAL_REASON_").lower()
-            return NotReady(detail=f"refused ({reason}): {answer.refused.detail}", refused=True)
+            never = answer.refused.reason == transfers.REFUSAL_REASON_TRANSPORT
+            return NotReady(detail=f"refused ({reason}): {answer.refused.detail}", refused=True, never=never)
         send_s = self._config.send_s
         if answer.ready.HasField("expires_in"):
             send_s = min(send_s, answer.ready.expires_in.ToTimedelta().total_seconds())

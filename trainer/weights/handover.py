@@ -52,14 +52,18 @@ class Handover:
         self._lead = lead
         self._left_behind: list[Sender] = []
 
-    def hand_over(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None) -> None:
-        """Hand over `version`, which the ranks hold. A collective; raises nothing that engines do."""
+    def hand_over(self, version: PolicyVersion, orchestrator: OrchestratorAddress | None) -> Ready | NotReady:
+        """Hand over `version`, which the ranks hold. A collective; raises nothing that engines do.
+
+        Returns what the orchestrator answered to the prepare, the same on every rank.
+        """
         answer = told_by_first(self._world, lambda: self._prepare(version, orchestrator))
         checksum = fault = ""
         if isinstance(answer, Ready):
             checksum, fault = self._send(answer)
         if self._lead is not None:
             self._lead.conclude(answer, checksum=checksum, fault=fault)
+        return answer
 
     def settled(self) -> list[tuple[WeightSync, int]]:
         """Syncs that have ended since the last call, on rank 0, and the bytes that were to move."""

@@ -41,7 +41,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """The transfer does not take place. `refused`: the orchestrator began nothing, so there is nothing to abort."""
+    """The transfer does not take place. `refused`: the orchestrator began nothing, so there is nothing to abort.
+
+    `never`: nor will another, as both sides are configured for different transports.
+    """
 
     detail: str
     refused: bool
+    never: bool = False

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from trainerlab.jobs import RUN, MemoryFeed, job_config
 from trainerlab.peer import Peer
-from trainerlab.ranks import on_ranks
+from trainerlab.ranks import RankFailedError, on_ranks
 from trainerlab.samples import FINGERPRINT, MemoryStep, deal, draw_samples
 
 from dataserver.weight_sync import Offer, OrchestratorAddress, PolicyVersion
@@ -85,6 +85,25 @@ def test_weights_move_at_stamps_and_offers_and_never_else(tmp_path: Path) -> Non
     assert told_lines[-1]["sync_landed"] == 4
     assert told_lines[-1]["sync_skipped"] == 1
     assert told_lines[0]["sync_bytes"] == sum(map(len, weights.values()))
+
+
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_transports_that_differ_are_refused_before_the_first_step_and_cost_only_syncs_later(
+    tmp_path: Path, first: bool
+) -> None:
+    config = job_config(tmp_path, weights={"transport": "gloo"})
+    feed = MemoryFeed(steps((2,)), offers=[offer(0, 0, sync=first)])
+    if first:
+        with pytest.raises(RankFailedError) as refused:
+            on_ranks(2, train_with_peer, config, feed, ("takes another transport",))
+        told = "InvalidConfigError: [weights]: refused (transport): 'gloo' here: make them equal"
+        assert str(refused.value).count(told) == 2
+        assert lines(config, "loss") == []
+    else:
+        told, received, _ = on_ranks(2, train_with_peer, config, feed, ("takes another transport",))[0]
+        assert [sync.outcome.value for sync in told.reported] == ["skipped"]
+        assert received == []
+        assert len(lines(config, "loss")) == STEPS
 
 
 @pytest.mark.slow

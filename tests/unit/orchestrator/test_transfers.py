@@ -97,7 +97,7 @@ def test_a_prepare_that_arrives_after_its_abort_begins_nothing() -> None:
     [
         ({"epoch": 2}, RefusalReason.STALE, "epoch 2 is over"),
         ({"attempt_id": "b" * 32}, RefusalReason.STALE, "attempt b"),
-        ({"transport": Transport.FILESYSTEM}, RefusalReason.MISMATCH, "'filesystem' at the trainer and 'gloo'"),
+        ({"transport": Transport.FILESYSTEM}, RefusalReason.TRANSPORT, "'filesystem' at the trainer and 'gloo'"),
         ({"run": "other"}, RefusalReason.MISMATCH, "'chat', not of 'other'"),
         ({"tensors": (TensorSpec(name="w", dtype="float32", shape=(3, 3)),)}, RefusalReason.MISMATCH, "another shape"),
     ],

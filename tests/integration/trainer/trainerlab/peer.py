@@ -62,6 +62,9 @@ class Peer(WeightTransferServiceServicer):
         if fault == "refuses":
             refused = pb.TransferRefused(reason=pb.REFUSAL_REASON_PINNED, detail="all engines are pinned")
             return pb.PrepareTransferResponse(refused=refused)
+        if fault == "takes another transport":
+            refused = pb.TransferRefused(reason=pb.REFUSAL_REASON_TRANSPORT, detail="'gloo' here: make them equal")
+            return pb.PrepareTransferResponse(refused=refused)
         if fault == "is silent in prepare":
             self._until_given_up(context)
         if fault == "dies in prepare":
