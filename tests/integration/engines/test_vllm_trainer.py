@@ -1,6 +1,7 @@
 """From the ranks of a real trainer into a real vLLM: whatever the way and however many ranks hold the weights."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from trainerlab.handovers import state_of
 from trainerlab.jobs import RUN, job_config
 from trainerlab.ranks import on_ranks
 
+from benchmarks.s3_server import S3Server
 from dataserver.testing import attempt_info
 from dataserver.weight_sync import OrchestratorAddress, PolicyVersion
-from orchestrator.engines.interface import SamplingParams
+from orchestrator.engines.interface import Completion, SamplingParams
 from orchestrator.engines.vllm_http import VllmEngine
 from trainer.config import TrainerConfig
 from trainer.launch import World
@@ -27,8 +29,11 @@ PROMPT = [place % (VOCABULARY - 3) + 3 for place in range(0, 140 * 7, 7)]
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0, logprobs=True)
 
 
-def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[list[str], dict[str, np.ndarray]]:
-    """On each rank: two versions, each with other weights; tells what became of them and what was sent last."""
+Sent = dict[str, np.ndarray]
+
+
+def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[list[str], list[Sent]]:
+    """On each rank: two versions, each with other weights; tells what became of them and what was sent."""
     from trainer.train import build
     from trainer.weights.handover import Handover
     from trainer.weights.lead import Lead
@@ -48,37 +53,57 @@ def hand_over_twice(world: World, config: TrainerConfig, address: str) -> tuple[
             reports=ReportThread(lambda _result: None), trainer_address="127.0.0.1:1",
         )  # fmt: skip
     handover = Handover(world=world, outgoing=sent, transport_of=make, underway=underway, lead=lead)
+    states = []
     for number in range(2):
         with torch.no_grad():
             for weight in model.parameters():
                 weight.mul_(1.25)
+        states.append(state_of(model, sent.dtype))
         version = PolicyVersion(attempt=1, number=number)
         handover.hand_over(version, OrchestratorAddress(epoch=1, address=address))
     handover.finish()
-    return [f"{result.outcome.value} {result.detail}" for result, _ in handover.settled()], state_of(model, sent.dtype)
+    return [f"{result.outcome.value} {result.detail}" for result, _ in handover.settled()], states
 
 
-def on_rank(world: World, *arguments: Any) -> tuple[list[str], dict[str, np.ndarray]]:
+def on_rank(world: World, environment: dict[str, str], *arguments: Any) -> tuple[list[str], list[Sent]]:
+    os.environ.update(environment)
     return hand_over_twice(world, *arguments)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("transport", ["filesystem", "gloo"])
-async def test_engines_compute_what_the_ranks_of_a_trainer_sent(
-    lab: Lab, engines: list[VllmEngine], tmp_path: Path, transport: str, ranks: int
+@pytest.mark.parametrize(
+    ("transport", "ranks"), [("filesystem", 1), ("filesystem", 2), ("gloo", 1), ("gloo", 2), ("objects", 2)]
+)
+async def test_one_engine_and_then_two_compute_what_the_ranks_of_a_trainer_sent(
+    lab: Lab, engines: list[VllmEngine], s3_server: S3Server, tmp_path: Path, transport: str, ranks: int
 ) -> None:
-    weights = {"transport": transport, "bucket_bytes": 30_000}
-    if transport == "filesystem":
-        weights["directory"] = str(tmp_path / "weights")
+    ways = {
+        "filesystem": {"transport": "filesystem", "directory": str(tmp_path / "weights")},
+        "objects": {"transport": "filesystem", "directory": f"s3://weights/{tmp_path.name}"},
+        "gloo": {"transport": "gloo"},
+    }
+    weights = {"bucket_bytes": 30_000, **ways[transport]}
+    # What the trainer asks first is what lies there, and a storage that has no such bucket says so.
+    s3_server.put("weights", "made", b"")
     config = job_config(tmp_path, model={"path": str(lab.model.directory), "config": None}, weights=weights)
-    async with running_peer(list(engines)) as address:
-        told = await asyncio.to_thread(on_ranks, ranks, on_rank, config, address)
+    plan = [engines[:1], engines]
+    answers: list[list[Completion]] = []
+
+    async def ask(number: int) -> None:
+        answers.append([(await engine.generate(PROMPT, GREEDY))[0] for engine in plan[number]])
+
+    async with running_peer(plan, ask) as address:
+        told = await asyncio.to_thread(on_ranks, ranks, on_rank, s3_server.whole_environment, config, address)
     outcomes, sent = told[0]
     assert [outcome.split()[0] for outcome in outcomes] == ["landed", "landed"], outcomes
+    assert [len(of_version) for of_version in answers] == [1, 2]
+    for number, (state, of_version) in enumerate(zip(sent, answers, strict=True)):
+        take_state(lab, state)
+        for completion in of_version:
+            assert [span.label for span in completion.versions] == [f"{attempt_info().number}.{number}"]
+            assert_computes_as(lab.model, PROMPT, completion)
+
+
+def take_state(lab: Lab, state: Sent) -> None:
     with torch.no_grad():
         for name, value in lab.model.module.named_parameters():
-            value.copy_(torch.from_numpy(sent[name]).view(torch.float32).reshape(value.shape))
-    for engine in engines:
-        completion = (await engine.generate(PROMPT, GREEDY))[0]
-        assert completion.versions[0].label == f"{attempt_info().number}.1"
-        assert_computes_as(lab.model, PROMPT, completion)
+            value.copy_(torch.from_numpy(state[name]).view(torch.float32).reshape(value.shape))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -36,6 +36,8 @@ RUN = "chat"
 STEPS = 10
 PATIENCE_S = 60.0
 
+Weights = Mapping[str, np.ndarray]
+
 # An eval of one answer ends when the test lets it.
 scored = threading.Semaphore(0)
 
@@ -54,10 +56,10 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def run_spec() -> RunSpec:
+def run_spec(steps: int = STEPS) -> RunSpec:
     order = OrderSpec(sources=(Source(store="chat"),), max_length=64)
     return RunSpec(
-        order=order, batch=BatchSpec(step_samples=2, micro_batch_tokens=128, max_steps=STEPS), vocab_size=1000
+        order=order, batch=BatchSpec(step_samples=2, micro_batch_tokens=128, max_steps=steps), vocab_size=1000
     )
 
 
@@ -186,10 +188,21 @@ class RunningOrchestrator:
             await self._orchestrator.stop()
 
 
-class SmallTrainer:
-    """One rank, whose weights are one array that holds their version."""
+def plain_weights(number: int) -> Weights:
+    """One array, which holds its version."""
+    return {"w": np.full((4, 4), number, np.float32)}
 
-    def __init__(self, endpoint: str, folder: Path, hook: Callable[[int], None] = lambda _version: None) -> None:
+
+class SmallTrainer:
+    """One rank. `weights` makes those of a version, in the order in which they are sent."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        folder: Path,
+        hook: Callable[[int], None] = lambda _version: None,
+        weights: Callable[[int], Weights] = plain_weights,
+    ) -> None:
         self.client = DataClient(endpoint, patience_s=PATIENCE_S)
         self.synced: list[int] = []
         self.stamped: list[int] = []
@@ -199,6 +212,7 @@ class SmallTrainer:
         self.during: Callable[[str, int], None] = lambda _phase, _version: None
         self._folder = folder
         self._hook = hook
+        self._weights = weights
 
     def train(self, *, resume: int | None = None, stop_after: int | None = None) -> None:
         attempt = self.client.begin_attempt(
@@ -253,6 +267,7 @@ class SmallTrainer:
     ) -> tuple[SyncOutcome, str]:
         stub = WeightTransferServiceStub(channel)
         directory = self._folder / f"{version}-{sync_id}"
+        weights = self._weights(version.number)
         self.during("prepare", version.number)
         request = transfers.PrepareTransferRequest(
             run=RUN,
@@ -261,7 +276,7 @@ class SmallTrainer:
             sync_id=sync_id,
             epoch=epoch,
             transport=transfers.TRANSPORT_FILESYSTEM,
-            tensors=[transfers.TensorSpec(name="w", dtype="float32", shape=[4, 4])],
+            tensors=[transfers.TensorSpec(name=n, dtype="float32", shape=w.shape) for n, w in weights.items()],
             bucket_bytes=1 << 20,
             trainer_address="127.0.0.1:9",
             directory=str(directory),
@@ -270,7 +285,7 @@ class SmallTrainer:
         if answer.WhichOneof("answer") == "refused":
             return SyncOutcome.SKIPPED, transfers.RefusalReason.Name(answer.refused.reason)
         self.during("send", version.number)
-        checksum = write_weights(directory, version.number)
+        checksum = write_weights(directory, weights)
         commit = transfers.CommitTransferRequest(run=RUN, sync_id=sync_id, checksum=checksum)
         outcomes = stub.CommitTransfer(commit, timeout=PATIENCE_S).engines
         if any(outcome.landed for outcome in outcomes):
@@ -284,17 +299,17 @@ class SmallTrainer:
         self.client.report_sync(RUN, sync)
 
 
-def write_weights(directory: Path, number: int) -> str:
-    """Version `number` as files; returns its checksum."""
-    weights = np.full((4, 4), number, np.float32)
+def write_weights(directory: Path, weights: Weights) -> str:
+    """One bucket of weights as a file, and its marker; returns the checksum."""
     directory.mkdir(parents=True)
-    save_file({"w": weights}, directory / "00000.part")
+    save_file(dict(weights), directory / "00000.part")
     (directory / "00000.part").rename(directory / "00000.safetensors")
     (directory / "weights.json").write_text(json.dumps({}))
-    return checksum_of(number)
+    return checksum_of(weights)
 
 
-def checksum_of(number: int) -> str:
+def checksum_of(weights: Weights) -> str:
     checksum = WeightsChecksum()
-    checksum.add(memoryview(np.full((4, 4), number, np.float32).tobytes()))
+    for weight in weights.values():
+        checksum.add(memoryview(weight.tobytes()))
     return checksum.hexdigest()

@@ -1,7 +1,7 @@
 """An orchestrator in a few lines, over real engines: a trainer's rank 0 calls it by the contract."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,14 +20,19 @@ DEADLINE_S = 120
 
 
 class EnginePeer(WeightTransferServiceServicer):
-    """Takes every version to all engines."""
+    """Takes version N to the engines `plan[N]`, and waits for `landed(N)` before it says so."""
 
-    def __init__(self, engines: list[Engine]) -> None:
-        self._engines = engines
+    def __init__(self, plan: Sequence[Sequence[Engine]], landed: Callable[[int], Awaitable[None]]) -> None:
+        self._plan = plan
+        self._landed = landed
+        self._engines: Sequence[Engine] = ()
+        self._number = 0
         self._receiving: list[asyncio.Task[str]] = []
         self._label = ""
 
     async def PrepareTransfer(self, request: pb.PrepareTransferRequest, context: Any) -> pb.PrepareTransferResponse:  # noqa: N802
+        self._number = request.version.number
+        self._engines = self._plan[self._number]
         workers = [(await engine.status()).workers for engine in self._engines]
         self._label = f"{request.version.attempt}.{request.version.number}"
         ready = pb.TransferReady(group_size=1 + sum(workers))
@@ -49,6 +54,7 @@ class EnginePeer(WeightTransferServiceServicer):
                 await engine.reset_prefix_cache()
                 await engine.resume()
             outcomes.append(pb.EngineOutcome(engine=engine.name, landed=landed, detail=checksum))
+        await self._landed(self._number)
         return pb.CommitTransferResponse(engines=outcomes)
 
 
@@ -67,10 +73,12 @@ def transfer_of(request: pb.PrepareTransferRequest, group_size: int, first_rank:
 
 
 @asynccontextmanager
-async def running_peer(engines: list[Engine]) -> AsyncIterator[str]:
+async def running_peer(
+    plan: Sequence[Sequence[Engine]], landed: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[str]:
     """Its address."""
     server = grpc.aio.server()
-    add_WeightTransferServiceServicer_to_server(EnginePeer(engines), server)
+    add_WeightTransferServiceServicer_to_server(EnginePeer(plan, landed), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,18 +53,23 @@ def vllm_python() -> str:
 class VllmServer:
     """`url` once it is healthy; `log` is what it said."""
 
-    def __init__(self, model: Path, log: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, model: Path, log: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.log = log
+        self._environment = {**os.environ, **ENVIRONMENT, **environment, "PYTHONPATH": str(REPOSITORY)}
         self._command = [vllm_python(), "-m", "vllm.entrypoints.openai.api_server", f"--model={model}", *ARGUMENTS]
         self._command += arguments
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     def start(self) -> None:
-        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                self._command,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     def wait(self) -> None:
@@ -112,10 +117,12 @@ class Lab:
 
 @contextmanager
 def running_vllm(
-    model: Path, directory: Path, count: int = 1, arguments: Sequence[str] = ()
+    model: Path, directory: Path, arguments: Sequence[Sequence[str]], environment: Mapping[str, str]
 ) -> Iterator[list[VllmServer]]:
-    """`count` servers of one model, started side by side."""
-    servers = [VllmServer(model, directory / f"vllm{number}.log", arguments) for number in range(count)]
+    """Servers of one model, each with arguments of its own, started side by side. `environment` is added to ours."""
+    servers = [
+        VllmServer(model, directory / f"vllm{number}.log", own, environment) for number, own in enumerate(arguments)
+    ]
     try:
         for server in servers:
             server.start()
