@@ -51,3 +51,14 @@ def drop(keys: _Ints, numbers: _Ints, count: int) -> int:
     if count > 1:
         sink(keys, numbers, count - 1, keys[count - 1], numbers[count - 1])
     return int(number)
+
+
+@compiled
+def ascending(key: _Ints, chosen: _Ints) -> _Ints:
+    """The `chosen` numbers by their `key` (one for each number), the least first; ties by number."""
+    keys, numbers, ordered = np.empty_like(chosen), np.empty_like(chosen), np.empty_like(chosen)
+    for at in range(len(chosen)):
+        push(keys, numbers, at, key[chosen[at]], chosen[at])
+    for at in range(len(chosen)):
+        ordered[at] = drop(keys, numbers, len(chosen) - at)
+    return ordered

@@ -46,12 +46,18 @@ class Items:
 
 
 def place(
-    items: Items, *, capacity: int, rule: Rule, opened: NDArray[np.int64] | None = None, most: int | None = None
+    items: Items,
+    *,
+    capacity: int,
+    rule: Rule,
+    opened: NDArray[np.int64] | None = None,
+    spent: NDArray[np.int64] | None = None,
+    most: int | None = None,
 ) -> NDArray[np.int64]:
     """The bin of each item (at least one, none above `capacity`), int64[n], bins numbered as they open.
 
-    `opened`: the room of each bin that stands ready at the start, without cost; none by default. Where more than
-    `most` bins are needed, the items from there on are all given the number `most`.
+    `opened`: the room of each bin that stands ready at the start, none by default; `spent`: what it costs so far, by
+    default nothing. Where more than `most` bins are needed, the items from there on are all given the number `most`.
     """
     bins = np.empty(len(items), dtype=np.int64)
     count = 0 if opened is None else len(opened)
@@ -59,6 +65,7 @@ def place(
     if opened is not None:
         room[:count] = opened
     scratch = np.empty((5, len(room)), dtype=np.int64)
+    scratch[-1, :count] = 0 if spent is None else spent
     limit = _ANY_NUMBER if most is None else most
     _place(items.size, items.cost, capacity, rule.value, room, count, limit, bins, scratch)
     return bins
@@ -83,11 +90,10 @@ def _place(  # noqa: PLR0917  # compiled functions have no keyword-only argument
     bins: NDArray[np.int64],
     scratch: NDArray[np.int64],
 ) -> None:
-    """`room[:count]`: of the bins that stand ready; there is place for one bin more an item."""
+    """`room[:count]`, `scratch[4, :count]`: of bins that stand ready, their costs; with place for one more an item."""
     keys, active, waiting_keys, waiting, preferred = scratch
-    actives, waitings, smallest = count, 0, size[-1]
-    for number in range(count):
-        push(keys, active, number, room[number] if rule == _BEST_FIT else 0, number)
+    smallest = size[-1]
+    actives, waitings = _open(size[0], smallest, rule, room[:count], scratch)
     for at in range(len(size)):
         while waitings and room[waiting[0]] >= size[at]:
             number = drop(waiting_keys, waiting, waitings)
@@ -98,9 +104,8 @@ def _place(  # noqa: PLR0917  # compiled functions have no keyword-only argument
             preferred[active[0]] = keys[0]
             number = drop(keys, active, actives)
             actives -= 1
-            if room[number] >= smallest:  # else nothing will ever fit
-                push(waiting_keys, waiting, waitings, -room[number], number)
-                waitings += 1
+            push(waiting_keys, waiting, waitings, -room[number], number)
+            waitings += 1
         if not actives:
             if count == most:
                 _fill_up(bins, at, most)
@@ -111,10 +116,32 @@ def _place(  # noqa: PLR0917  # compiled functions have no keyword-only argument
         number = active[0]
         bins[at] = number
         room[number] -= size[at]
-        if rule == _BEST_FIT:
+        if room[number] < smallest:  # nothing will ever fit
+            drop(keys, active, actives)
+            actives -= 1
+        elif rule == _BEST_FIT:
             keys[0] = room[number]
         elif rule == _CHEAPEST:
             sink(keys, active, actives, keys[0] + cost[at], number)  # only a key that grows can put another bin first
+
+
+@compiled
+def _open(
+    largest: int, smallest: int, rule: int, room: NDArray[np.int64], scratch: NDArray[np.int64]
+) -> tuple[int, int]:
+    """Put the bins that stand ready where they belong; returns how many are open, and how many wait."""
+    keys, active, waiting_keys, waiting, preferred = scratch
+    actives = waitings = 0
+    for number in range(len(room)):
+        if rule == _BEST_FIT:
+            preferred[number] = room[number]
+        if room[number] >= largest:
+            push(keys, active, actives, preferred[number], number)
+            actives += 1
+        elif room[number] >= smallest:
+            push(waiting_keys, waiting, waitings, -room[number], number)
+            waitings += 1
+    return actives, waitings
 
 
 @compiled

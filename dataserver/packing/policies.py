@@ -73,7 +73,7 @@ class Packing:
         first_fit = place(self.items, capacity=self.capacity, rule=Rule.FIRST_FIT)
         if policy is PackingPolicy.FIRST_FIT:
             return self._in_order(first_fit)
-        return self._by_rank_sums(self._even_bins(self._cheapest(), first_fit))
+        return self._by_rank_sums(self._even_bins(first_fit))
 
     def filled(self, filling: Filling, *, spread: bool) -> Arrangement | None:
         """Rounds with about as many tokens each; None where that takes more of them than they must be."""
@@ -103,7 +103,7 @@ class Packing:
     def _balanced(self) -> Arrangement:
         """The best of several placements; those of the baselines are among them, so it is never worse."""
         first_fit = place(self.items, capacity=self.capacity, rule=Rule.FIRST_FIT)
-        even = self._even_bins(self._cheapest(), first_fit)
+        even = self._even_bins(first_fit)
         found = [self._by_cost(even)]
         if self._is_minimal(found[0], EVEN) and found[0].duration <= self._in_order(first_fit).duration:
             return even_out_ranks(found[0])
@@ -147,18 +147,19 @@ class Packing:
 
     def _into(self, bins_allowed: int) -> Iterator[Bins]:
         """Placements into `bins_allowed` bins, where these suffice; else they are no such thing."""
-        yield place_equally_full(self.items, capacity=self.capacity, bins_allowed=bins_allowed)
-        yield place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT, most=bins_allowed)
+        equally_full = place_equally_full(self.items, capacity=self.capacity, bins_allowed=bins_allowed)
+        yield equally_full
+        if not self._many or equally_full.max() >= bins_allowed:
+            yield place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT, most=bins_allowed)
         rounds = bins_allowed // self.dp_world_size
         if rounds <= _IN_LEVELS and self.items.cost[0] * bins_allowed > self.items.cost.sum():
             yield place_in_levels(self.items, capacity=self.capacity, rounds=rounds, dp_world_size=self.dp_world_size)
 
-    def _cheapest(self) -> Bins:
-        return place_cheapest(self.items, capacity=self.capacity, opened=min(self.forced, len(self.items)))
-
-    def _even_bins(self, cheapest: Bins, first_fit: Bins) -> Bins:
+    def _even_bins(self, first_fit: Bins) -> Bins:
         """Bins of about equal cost where that takes no more rounds than first-fit, else first-fit's; none empty."""
-        bins = cheapest if self._count(cheapest) <= self._count(first_fit) else first_fit
+        most, opened = self._count(first_fit), min(self.forced, len(self.items))
+        cheapest = place_cheapest(self.items, capacity=self.capacity, opened=opened, most=most)
+        bins = cheapest if cheapest.max() < most else first_fit
         return split_costliest(self.items, bins, self._count(bins))
 
     def _by_rank_sums(self, bins: Bins) -> Arrangement:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.compiled import compiled
-from dataserver.packing.heap import drop, push
+from dataserver.packing.heap import ascending, drop, push
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import Arrangement, in_bin_order
 
@@ -103,14 +103,14 @@ def _differencing(cost: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[
         for rank in range(ranks):
             sums[part, rank] = cost[order[part, rank]]
         push(keys, heap, part, sums[part, -1] - sums[part, 0], part)
-    one = 0
+    one, all_ranks = 0, np.arange(ranks)
     for count in range(rounds, 1, -1):
         one = drop(keys, heap, count)
         other = drop(keys, heap, count - 1)
         joined, begins, ends = sums[one] + sums[other][::-1], first[one].copy(), last[other][::-1].copy()
         for rank in range(ranks):
             follows[last[one, rank]] = first[other, ranks - 1 - rank]
-        descending = np.argsort(-joined, kind="mergesort")
+        descending = ascending(-joined, all_ranks)
         for rank in range(ranks):
             at = descending[rank]
             sums[one, rank], first[one, rank], last[one, rank] = joined[at], begins[at], ends[at]
@@ -132,12 +132,12 @@ def _swap(cost: NDArray[np.int64], ranks: NDArray[np.int64]) -> None:
     cheapest. Of equally good ones that of the lowest ranks is made, and of these that of the lowest places.
     """
     count, rounds = ranks.shape
-    sums = np.zeros(count, dtype=np.int64)
+    sums, all_ranks = np.zeros(count, dtype=np.int64), np.arange(count)
     for rank in range(count):
         for number in ranks[rank]:
             sums[rank] += cost[number]
     for _ in range(min(_SWAPS, _COMPARED // (2 * count * rounds**2))):
-        order = np.argsort(sums, kind="mergesort")
+        order = ascending(sums, all_ranks)
         cheapest, costliest = order[0], order[-1]
         best = (sums[costliest], sums[costliest] - sums[cheapest], -1, -1, -1, -1)
         for partner in range(count):

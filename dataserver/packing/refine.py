@@ -9,16 +9,20 @@ ones do, so this works between full bins too. Where there are several rounds, ea
   take on cost from the costliest ones of the rounds that follow, which costs no time.
 """
 
-from bisect import insort
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.compiled import compiled
 from dataserver.packing.exchange import EVEN_OUT, TAKE_COST, Offers, improve
+from dataserver.packing.heap import ascending
 from dataserver.packing.held import Held
 from dataserver.packing.placement import Items
 from dataserver.packing.rounds import EVEN, Arrangement
+
+_Ints = NDArray[np.int64]
+_Number = TypeVar("_Number", int, _Ints)
 
 # Of the bins that might be a partner so many evenly spread ones are looked at, of those that might give the costliest.
 _PARTNERS: Final = 24
@@ -70,8 +74,11 @@ class _Work:
 
     def within_rounds(self) -> None:
         """Even out each round."""
-        for numbers in self._by_cost():
-            self._even(numbers, self._reach(numbers))
+        rounds = self._by_cost()
+        cost = self._held.cost[rounds]
+        enough = _near(cost.sum(axis=1) // self._shape[1])
+        for number in np.flatnonzero(cost[:, 0] > enough):
+            self._even(rounds[number], int(enough[number]))
 
     def across_rounds(self) -> None:
         """Have each round exchange with those that follow it."""
@@ -79,57 +86,85 @@ class _Work:
             left = self._by_cost()[round_:]
             first = self._held.first[left]
             costliest = int(self._held.price[first[first >= 0]].max(initial=0))
-            self._even(left.ravel(), max(costliest, self._reach(left[0])))
+            mean = int(self._held.cost[left[0]].sum()) // self._shape[1]
+            self._even(left.ravel(), max(costliest, _near(mean)))
             if costliest * left.size > int(self._held.cost[left].sum()):
                 left = self._by_cost()[round_:]
-                self._lift(left[0], left[1:].ravel())
+                self.looked_at = _lift(self._held, left[0], left[1:].ravel(), self.looked_at, self._mine, self._others)
 
-    def _by_cost(self) -> NDArray[np.int64]:
+    def _by_cost(self) -> _Ints:
         return np.argsort(-self._held.cost, kind="stable").reshape(self._shape)
 
-    def _reach(self, numbers: NDArray[np.int64]) -> int:
-        """What is near enough to the mean."""
-        mean = int(self._held.cost[numbers].sum()) // numbers.size
-        return mean + mean // EVEN
-
-    def _ranked(self, numbers: NDArray[np.int64]) -> list[tuple[int, int]]:
-        """Costs and bins, the cheapest first."""
-        return sorted(zip(self._held.cost[numbers].tolist(), numbers.tolist(), strict=True))
-
-    def _even(self, numbers: NDArray[np.int64], enough: int) -> None:
+    def _even(self, numbers: _Ints, enough: int) -> None:
         """Bring the costliest of these bins down, as far as `enough` if that can be.
 
         One that cannot be brought down stays; as many as share one round with it are tried before the round counts.
         """
-        ranked = self._ranked(numbers)
-        top = len(ranked) - 1
-        while self.looked_at > 0 and top >= self._shape[1] - 1 and ranked[top][0] > enough:
-            places = range(0, top, -(-top // _PARTNERS))
-            number = ranked[top][1]
-            at = self._improve(number, [ranked[place][1] for place in places], EVEN_OUT, enough)
+        spared = self._shape[1] - 1
+        self.looked_at = _even(self._held, numbers, spared, enough, self.looked_at, self._mine, self._others)
+
+
+def _near(mean: _Number) -> _Number:
+    """What is near enough to the mean."""
+    return mean + mean // EVEN
+
+
+@compiled
+def _even(  # noqa: PLR0917  # compiled functions have no keyword-only arguments
+    held: Held, numbers: _Ints, spared: int, enough: int, looked_at: int, mine: Offers, others: Offers
+) -> int:
+    """Bring the costliest of these bins down, until all but `spared` ones were tried; returns what may be looked at."""
+    ranked, top, partners = ascending(held.cost, numbers), len(numbers) - 1, np.empty(_PARTNERS, dtype=np.int64)
+    while looked_at > 0 and top >= max(spared, 1) and held.cost[ranked[top]] > enough:
+        number, step, count = ranked[top], -(-top // _PARTNERS), 0
+        for place in range(0, top, step):
+            partners[count] = ranked[place]
+            count += 1
+        at, looked = improve(held, number, partners[:count], int(EVEN_OUT), enough, mine, others)
+        looked_at -= looked
+        if at < 0:
+            top -= 1
+            continue
+        _remove(ranked, top, at * step)
+        _insert(held.cost, ranked, top - 1, number)
+        _insert(held.cost, ranked, top, partners[at])
+    return looked_at
+
+
+@compiled
+def _lift(  # noqa: PLR0917
+    held: Held, numbers: _Ints, donors: _Ints, looked_at: int, mine: Offers, others: Offers
+) -> int:
+    """Bring each of these bins up to the costliest one of them; returns how much may still be looked at."""
+    most, ranked = held.cost[numbers].max(), ascending(held.cost, donors)
+    last = len(ranked) - 1
+    for number in numbers:
+        while looked_at > 0 and (most - held.cost[number]) * EVEN > most:
+            costliest = ranked[::-1][:_DONORS].copy()
+            at, looked = improve(held, number, costliest, int(TAKE_COST), most - held.cost[number], mine, others)
+            looked_at -= looked
             if at < 0:
-                top -= 1
-                continue
-            partner = ranked[places[at]][1]
-            del ranked[top], ranked[places[at]]
-            insort(ranked, (int(self._held.cost[number]), number))
-            insort(ranked, (int(self._held.cost[partner]), partner))
+                break
+            _remove(ranked, last, last - at)
+            _insert(held.cost, ranked, last, costliest[at])
+    return looked_at
 
-    def _lift(self, numbers: NDArray[np.int64], donors: NDArray[np.int64]) -> None:
-        """Bring each of these bins up to the costliest one of them."""
-        most = int(self._held.cost[numbers].max())
-        ranked = self._ranked(donors)
-        for number in numbers.tolist():
-            while self.looked_at > 0 and (lack := most - int(self._held.cost[number])) * EVEN > most:
-                costliest = [donor for _, donor in ranked[: -_DONORS - 1 : -1]]
-                at = self._improve(number, costliest, TAKE_COST, lack)
-                if at < 0:
-                    break
-                _, donor = ranked.pop(len(ranked) - 1 - at)
-                insort(ranked, (int(self._held.cost[donor]), donor))
 
-    def _improve(self, number: int, partners: list[int], aim: int, amount: int) -> int:
-        of_partners = np.array(partners, dtype=np.int64)
-        at, looked_at = improve(self._held, number, of_partners, aim, amount, self._mine, self._others)
-        self.looked_at -= looked_at
-        return at
+@compiled
+def _remove(ranked: _Ints, last: int, at: int) -> None:
+    """Take the number at `at` out; those up to `last` move up."""
+    for place in range(at, last):
+        ranked[place] = ranked[place + 1]
+
+
+@compiled
+def _insert(cost: _Ints, ranked: _Ints, count: int, number: int) -> None:
+    """Put `number` into its place among the first `count`."""
+    at = count
+    while at > 0:
+        above = ranked[at - 1]
+        if cost[above] < cost[number] or (cost[above] == cost[number] and above < number):
+            break
+        ranked[at] = above
+        at -= 1
+    ranked[at] = number

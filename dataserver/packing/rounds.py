@@ -6,10 +6,13 @@ R costliest bins then hide behind one another.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataserver.compiled import compiled
+from dataserver.packing.heap import ascending
 from dataserver.packing.placement import Items
 
 EVEN = 1024
@@ -87,14 +90,20 @@ def even_out_ranks(arrangement: Arrangement) -> Arrangement:
 
     The rounds keep their bins, so `duration` stays; what is evened out is each rank's sum.
     """
-    sums = np.zeros(arrangement.numbers.shape[1], dtype=np.int64)
     numbers = np.empty_like(arrangement.numbers)
-    for handed, group in zip(numbers, arrangement.numbers, strict=True):
-        ranks = np.argsort(sums, kind="stable")
-        costliest_first = group[np.lexsort((group, -arrangement.cost[group]))]
-        handed[ranks] = costliest_first
-        sums[ranks] += arrangement.cost[costliest_first]
+    _hand_out(arrangement.cost, arrangement.numbers, numbers)
     return Arrangement(bins=arrangement.bins, numbers=numbers, cost=arrangement.cost)
+
+
+@compiled
+def _hand_out(cost: NDArray[np.int64], rounds: NDArray[np.int64], handed: NDArray[np.int64]) -> None:
+    sums, all_ranks, reverse = np.zeros(rounds.shape[1], dtype=np.int64), np.arange(rounds.shape[1]), -cost
+    for number in range(len(rounds)):
+        costliest_first = ascending(reverse, rounds[number])
+        ranks = ascending(sums, all_ranks)
+        for at in range(len(ranks)):
+            handed[number, ranks[at]] = costliest_first[at]
+            sums[ranks[at]] += cost[costliest_first[at]]
 
 
 def index_arrays(items: Items, arrangement: Arrangement) -> Rounds:
@@ -106,7 +115,30 @@ def index_arrays(items: Items, arrangement: Arrangement) -> Rounds:
 
 def rounds_of(bins: NDArray[np.int64], numbers: NDArray[np.int64]) -> Rounds:
     """The samples of each bin of `numbers` (int64[J, R]), where sample i is in bin `bins[i]`; ascending."""
-    order = np.argsort(bins, kind="stable")
-    stops = np.cumsum(np.bincount(bins, minlength=numbers.size)).tolist()
-    members = [order[start:stop] for start, stop in zip([0, *stops[:-1]], stops, strict=True)]
-    return tuple(tuple(members[number] for number in group) for group in numbers.tolist())
+    stops, samples = np.zeros(numbers.size + 1, dtype=np.int64), np.empty_like(bins)
+    _gather(bins, numbers.ravel(), stops, samples)
+    none = samples[:0]
+    members = [samples[start:stop] if start < stop else none for start, stop in pairwise(stops.tolist())]
+    return tuple(zip(*[iter(members)] * numbers.shape[1], strict=True))
+
+
+@compiled
+def _gather(
+    bins: NDArray[np.int64], numbers: NDArray[np.int64], stops: NDArray[np.int64], samples: NDArray[np.int64]
+) -> None:
+    """Lay out samples bin after bin, in the order of `numbers`; `stops`: where each bin begins, and the last one ends.
+
+    That order is the one in which they are read.
+    """
+    place = np.empty_like(numbers)
+    for at in range(len(numbers)):
+        place[numbers[at]] = at
+    for number in bins:
+        stops[place[number] + 1] += 1
+    for at in range(len(numbers)):
+        stops[at + 1] += stops[at]
+    following = stops.copy()
+    for sample in range(len(bins)):
+        at = place[bins[sample]]
+        samples[following[at]] = sample
+        following[at] += 1
