@@ -52,12 +52,14 @@ def pack(
     `sequential`: next-fit. `none`: one sample a bin. Both in the order of the samples.
 
     0.02 s of CPU time for 100,000 samples of 500 tokens, 0.1 s for as many that hardly share a bin.
-    Raises `InvalidSpecError` for a sample that fits no bin.
+    Raises `InvalidSpecError` for a sample that fits no bin, `InvalidRequestError` for one without a token.
     """
     if len(lengths) == 0 or dp_world_size < 1:
         raise InvalidRequestError(
             f"cannot pack {len(lengths)} samples for {dp_world_size} ranks: give at least one of each"
         )
+    if lengths.min() < 1:
+        raise InvalidRequestError(f"sample {int(lengths.argmin())} has {int(lengths.min())} tokens: it is no sample")
     footprints = footprints_of(lengths, capacity=capacity, alignment=alignment)
     if policy in {PackingPolicy.SEQUENTIAL, PackingPolicy.NONE}:
         order = np.arange(len(lengths))

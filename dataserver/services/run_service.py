@@ -67,6 +67,12 @@ class RunService(RunServiceServicer):
         )
         if created:
             log.info("run %s: created, %d samples an epoch", name, epoch_samples)
+            if not spec.batch.cost_quadratic:
+                log.info(
+                    "run %s: packed as if every token cost the same, because cost_quadratic is 0; "
+                    "`dataserver plan cost --model` prints the two coefficients of a model",
+                    name,
+                )
         return pb.CreateRunResponse(run=await self._shown(run), created=created)
 
     async def AmendRun(self, request: pb.AmendRunRequest, call: Call) -> pb.AmendRunResponse:

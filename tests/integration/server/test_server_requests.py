@@ -1,5 +1,6 @@
 """Requests that are wrong get a status and a reason that say how, and the server serves on."""
 
+import logging
 import sqlite3
 from collections.abc import Callable
 
@@ -214,6 +215,14 @@ def test_a_store_that_serves_nothing_is_refused_for_a_run(tmp_path) -> None:
             create(job, spec=spec({"store": "cut", "max_length": 3}))
         assert isinstance(error_of(raised.value), errors.StoreRefusedError)
         assert "produced 0 usable examples" in raised.value.details()
+
+
+@pytest.mark.parametrize("quadratic", [0, 5])
+def test_a_run_without_a_model_s_cost_is_told_in_the_log(job: Job, caplog: pytest.LogCaptureFixture, quadratic) -> None:
+    caplog.set_level(logging.INFO, "dataserver.services.run_service")
+    job.create(cost_quadratic=quadratic)
+    told = [record for record in caplog.records if "every token cost the same" in record.getMessage()]
+    assert len(told) == (quadratic == 0)
 
 
 def test_a_fault_of_the_server_s_own_is_told_with_an_incident_that_its_log_explains(
