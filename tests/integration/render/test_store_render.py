@@ -132,6 +132,7 @@ def contents(store: Path, index_dir: Path) -> list:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_job_that_is_killed_goes_on_and_gives_the_same_bytes(rows, chatml, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", rows * 8)
     words = (source, "--tokenizer", chatml, "--processes", 1)
