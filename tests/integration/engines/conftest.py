@@ -18,10 +18,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "trainer"), str(HERE.parent / "orch
 if TYPE_CHECKING:
     from enginelab.vllm_server import Lab
 
-# Two engines each: of a model whose embeddings are tied, and of one with a head of its own, once on two workers.
+# Two engines each: of a model whose embeddings are tied; and of one with a head of its own, on two workers that share
+# its layers, and on two that have all of them.
 LABS = {
     "qwen3-tied": ("tiny_qwen3", True, ((), ())),
-    "llama-untied": ("tiny_llama", False, (("--tensor-parallel-size=2",), ())),
+    "llama-untied": ("tiny_llama", False, (("--tensor-parallel-size=2",), ("--data-parallel-size=2",))),
 }
 
 

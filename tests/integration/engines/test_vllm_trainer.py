@@ -89,13 +89,15 @@ async def test_one_engine_and_then_two_compute_what_the_ranks_of_a_trainer_sent(
     answers: list[list[Completion]] = []
 
     async def ask(number: int) -> None:
-        answers.append([(await engine.generate(PROMPT, GREEDY))[0] for engine in plan[number]])
+        # Two at once, so that of an engine's replicas none is left out.
+        asked = (engine.generate(PROMPT, GREEDY) for engine in plan[number] for _ in range(2))
+        answers.append([completion for [completion] in await asyncio.gather(*asked)])
 
     async with running_peer(plan, ask) as address:
         told = await asyncio.to_thread(on_ranks, ranks, on_rank, s3_server.whole_environment, config, address)
     outcomes, sent = told[0]
     assert [outcome.split()[0] for outcome in outcomes] == ["landed", "landed"], outcomes
-    assert [len(of_version) for of_version in answers] == [1, 2]
+    assert [len(of_version) for of_version in answers] == [2, 4]
     for number, (state, of_version) in enumerate(zip(sent, answers, strict=True)):
         take_state(lab, state)
         for completion in of_version:
