@@ -166,7 +166,7 @@ def told_anew(lengths, ranks, capacity, cost):
     return [[sorted(bins[k]) for k in rank] for rank in exchanged(differencing(weights, ranks), weights)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=24),
     ranks=st.integers(1, 4),

@@ -52,7 +52,11 @@ def test_the_figures_are_those_of_the_rounds_that_are_printed(run, policy, budge
         assert step["figures"]["token_efficiency"] == pytest.approx(tokens / (len(used) * 128))
         assert step["figures"]["rank_imbalance"] == pytest.approx(table.sum(axis=0).max() / table.sum(axis=0).mean())
         assert step["figures"]["round_inflation"] == pytest.approx(table.max(axis=1).sum() / table.mean(axis=1).sum())
-        assert step["figures"]["round_inflation"] >= step["bounds"]["round_inflation"] * (1 - 1e-9)
+        assert step["figures"]["token_efficiency"] <= step["bounds"]["token_efficiency"]
+        assert step["bounds"]["token_efficiency"] == pytest.approx(-(-tokens // 128) / len(used))
+        for figure in ("rank_imbalance", "round_inflation"):
+            assert step["figures"][figure] >= step["bounds"][figure] * (1 - 1e-9)
+            assert step["bounds"][figure] >= 1
 
 
 def test_rounds_are_counted_where_they_are_the_budget(run):
@@ -80,6 +84,9 @@ def test_all_policies_stand_side_by_side(run):
     assert [row["policy"] for row in rows] == [policy.value for policy in PackingPolicy]
     by_policy = {row["policy"]: row for row in rows}
     assert by_policy["balanced"]["round_inflation"] <= by_policy["first_fit"]["round_inflation"]
+    for row in rows:
+        assert row["token_efficiency"] <= row["at_most"]
+        assert row["round_inflation"] >= row["at_least"] * (1 - 1e-9)
     out = run("compare")[1]
     assert all(policy.value in out for policy in PackingPolicy)
 
@@ -115,6 +122,18 @@ def test_what_cannot_be_packed_is_refused_in_one_line(run, file, text, arguments
     assert status == 1
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_the_cost_of_a_model_is_read_from_its_configuration(file, tmp_path, capsys):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | {"vocab_size": 32}))
+    arguments = ["plan", "pack", "--lengths", str(file), "--world-size", "2", "--capacity", "128", "--json"]
+    said = []
+    for cost in (["--model", str(tmp_path / "config.json")], ["--cost", "17408,64"]):
+        assert main([*arguments, *cost]) == 0
+        said.append(capsys.readouterr())
+    assert said[0] == said[1]
+    assert said[0].err == ""
 
 
 def test_without_a_model_it_says_that_every_token_costs_the_same(file, capsys):
