@@ -7,7 +7,7 @@ import json
 import uuid
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, RunNotFoundError
@@ -20,6 +20,13 @@ from dataserver.ledger.rules import stages as stage_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.ledger.steps import AttemptKey, Seal
 from dataserver.run_spec import BatchSpec, RunSpec
+
+# Statements of every step are made once: to make one costs as much as to run it.
+_BY_UID = select(schema.runs).where(schema.runs.c.uid == bindparam("uid"))
+_LOCK_BY_UID = _BY_UID.with_for_update()
+_SEALED = (
+    update(schema.runs).where(schema.runs.c.uid == bindparam("sealed_uid")).values(sealed_step=bindparam("sealed_step"))
+)
 
 
 def lock_by_name(connection: Connection, name: str) -> RunRow:
@@ -42,7 +49,7 @@ def lock_by_uid(connection: Connection, uid: str) -> RunRow:
 
 def read_by_uid(connection: Connection, uid: str) -> RunRow:
     """The run's row. Raises `RunNotFoundError`."""
-    row = connection.execute(select(schema.runs).where(schema.runs.c.uid == uid)).one_or_none()
+    row = connection.execute(_BY_UID, {"uid": uid}).one_or_none()
     if row is None:
         raise _gone(uid)
     return _run_row(row)
@@ -50,7 +57,7 @@ def read_by_uid(connection: Connection, uid: str) -> RunRow:
 
 def find_by_uid(connection: Connection, uid: str) -> RunRow | None:
     """The run's row, locked until the transaction ends, or None."""
-    row = connection.execute(select(schema.runs).where(schema.runs.c.uid == uid).with_for_update()).one_or_none()
+    row = connection.execute(_LOCK_BY_UID, {"uid": uid}).one_or_none()
     return None if row is None else _run_row(row)
 
 
@@ -177,6 +184,11 @@ def read_ranks(connection: Connection, run: RunRow) -> list[RankRow]:
 def change(connection: Connection, run: RunRow, **values: str | float | bool | None) -> None:
     """Set columns of the run's row."""
     connection.execute(update(schema.runs).where(schema.runs.c.uid == run.uid).values(**values))
+
+
+def note_sealed(connection: Connection, run: RunRow, step: int) -> None:
+    """Make `step` the run's last sealed one."""
+    connection.execute(_SEALED, {"sealed_uid": run.uid, "sealed_step": step})
 
 
 def record_event(

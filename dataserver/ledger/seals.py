@@ -1,6 +1,8 @@
 """Seals, with their stamp."""
 
-from sqlalchemy import Connection, delete, insert, select
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from dataserver.cursor import Cursor
 from dataserver.ledger import runs, schema, wishes
@@ -14,19 +16,27 @@ from dataserver.ledger.steps import AttemptKey, ProposedSeal, Seal
 from dataserver.ledger.totals import SealedTotals, add_step
 from dataserver.weight_sync import OrchestratorAddress
 
+_SEALS = schema.seals
+# Made once, as those of `runs`.
+_OF_STEPS = select(_SEALS).where(
+    _SEALS.c.run_uid == bindparam("uid"), _SEALS.c.step.in_((bindparam("step"), bindparam("before")))
+)
+_WRITE = insert(_SEALS)
+
 
 def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: ProposedSeal, now: float) -> Seal:
     """Fix a step, or read how it was fixed; the run's row is locked."""
     attempt_rules.refuse_stale_attempt(run, attempt)
     stage_rules.refuse_outdated_plan(run, proposed)
     cursor_rules.refuse_foreign_cursor(run, proposed.end)
-    found = read_seal(connection, run.uid, proposed.step)
+    known = _read_seals(connection, run.uid, proposed.step, run.sealed_step)
+    found = known.get(proposed.step)
     if found is not None:
         step_rules.refuse_settled_step(run, found)
         step_rules.refuse_other_plan(run, found, proposed)
         return found
     step_rules.refuse_gap(run, proposed)
-    before = read_seal(connection, run.uid, run.sealed_step)
+    before = known.get(run.sealed_step)
     step_rules.refuse_after_last(run, before, proposed)
     sync_weights = _sync_weights(connection, run, proposed, now)
     sealed = Seal(
@@ -49,10 +59,16 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
 
 def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     """The surviving seal of a step."""
-    seals = schema.seals
-    row = connection.execute(select(seals).where(seals.c.run_uid == run_uid, seals.c.step == step)).one_or_none()
-    if row is None:
-        return None
+    return _read_seals(connection, run_uid, step, step).get(step)
+
+
+def _read_seals(connection: Connection, run_uid: str, *steps: int) -> dict[int, Seal]:
+    """The surviving seals of two steps, by step."""
+    rows = connection.execute(_OF_STEPS, dict(zip(("uid", "step", "before"), (run_uid, *steps), strict=True)))
+    return {row.step: _seal(row) for row in rows}
+
+
+def _seal(row: Row[Any]) -> Seal:
     orchestrator = None
     if row.orchestrator_epoch is not None:
         orchestrator = OrchestratorAddress(epoch=row.orchestrator_epoch, address=row.orchestrator_address)
@@ -89,29 +105,28 @@ def drop(connection: Connection, run: RunRow, steps: branches.Dropped) -> list[i
 def _sync_weights(connection: Connection, run: RunRow, proposed: ProposedSeal, now: float) -> bool:
     if proposed.end_of_run:
         return False
-    requested = wishes.is_requested(connection, run, proposed.step) or (proposed.last and run.last_requested)
-    return step_rules.sync_flag(requested=requested, held=bool(wishes.live_holds(connection, run, now)))
+    requested, held = wishes.of_version(connection, run, proposed.step, now)
+    return step_rules.sync_flag(requested=requested or (proposed.last and run.last_requested), held=held)
 
 
 def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -> None:
-    connection.execute(
-        insert(schema.seals).values(
-            run_uid=run.uid,
-            step=sealed.step,
-            attempt=sealed.attempt,
-            end_cursor=sealed.end.to_json(),
-            plan_digest=sealed.plan_digest,
-            planner_version=sealed.planner_version,
-            sync_weights=sealed.sync_weights,
-            orchestrator_epoch=None if sealed.orchestrator is None else sealed.orchestrator.epoch,
-            orchestrator_address=None if sealed.orchestrator is None else sealed.orchestrator.address,
-            last=sealed.last,
-            end_of_run=sealed.end_of_run,
-            totals=None if sealed.totals is None else sealed.totals.to_json(),
-        )
-    )
+    row = {
+        "run_uid": run.uid,
+        "step": sealed.step,
+        "attempt": sealed.attempt,
+        "end_cursor": sealed.end.to_json(),
+        "plan_digest": sealed.plan_digest,
+        "planner_version": sealed.planner_version,
+        "sync_weights": sealed.sync_weights,
+        "orchestrator_epoch": None if sealed.orchestrator is None else sealed.orchestrator.epoch,
+        "orchestrator_address": None if sealed.orchestrator is None else sealed.orchestrator.address,
+        "last": sealed.last,
+        "end_of_run": sealed.end_of_run,
+        "totals": None if sealed.totals is None else sealed.totals.to_json(),
+    }
+    connection.execute(_WRITE, row)
     if not sealed.end_of_run:
-        runs.change(connection, run, sealed_step=sealed.step)
+        runs.note_sealed(connection, run, sealed.step)
         return
     runs.change(connection, run, ended=True)
     runs.record_event(

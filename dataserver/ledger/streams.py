@@ -12,6 +12,22 @@ from dataserver.ledger.rules import offers as offer_rules
 from dataserver.ledger.rules import steps as step_rules
 from dataserver.ledger.steps import AttemptKey, Progress
 
+# Made once, as those of `runs`.
+_ACKED = (
+    select(schema.ranks.c.acked_step)
+    .where(schema.ranks.c.run_uid == bindparam("uid"))
+    .order_by(schema.ranks.c.world_rank)
+)
+_ACK = (
+    update(schema.ranks)
+    .where(
+        schema.ranks.c.run_uid == bindparam("uid"),
+        schema.ranks.c.world_rank == bindparam("rank"),
+        schema.ranks.c.acked_step < bindparam("step"),
+    )
+    .values(acked_step=bindparam("step"))
+)
+
 # Within what any database takes as parameters of one statement.
 _IDS_PER_STATEMENT = 500
 
@@ -83,20 +99,12 @@ def close_stream(connection: Connection, stream_id: str, now: float) -> None:
 def record_acks(connection: Connection, run: RunRow, attempt: AttemptKey, acks: Mapping[int, int]) -> Progress:
     """Note acks, which never move down; the run's row is locked."""
     attempt_rules.refuse_stale_attempt(run, attempt)
-    world_size = len(runs.read_ranks(connection, run))
+    world_size = len(_acked_steps(connection, run))
     for world_rank, step in acks.items():
         step_rules.refuse_wrong_ack(run, world_size, world_rank, step)
-    ranks = schema.ranks
     if acks:
         connection.execute(
-            update(ranks)
-            .where(
-                ranks.c.run_uid == run.uid,
-                ranks.c.world_rank == bindparam("rank"),
-                ranks.c.acked_step < bindparam("step"),
-            )
-            .values(acked_step=bindparam("step")),
-            [{"rank": world_rank, "step": step} for world_rank, step in acks.items()],
+            _ACK, [{"uid": run.uid, "rank": world_rank, "step": step} for world_rank, step in acks.items()]
         )
     return progress(connection, run)
 
@@ -104,10 +112,11 @@ def record_acks(connection: Connection, run: RunRow, attempt: AttemptKey, acks: 
 def progress(connection: Connection, run: RunRow) -> Progress:
     """How far the current attempt is. Raises `StaleAttemptError` when there is none."""
     attempt = attempt_rules.current_attempt(run)
-    acked = connection.execute(
-        select(schema.ranks.c.acked_step).where(schema.ranks.c.run_uid == run.uid).order_by(schema.ranks.c.world_rank)
-    )
-    return Progress(attempt=attempt, sealed_step=run.sealed_step, acked_steps=tuple(acked.scalars()))
+    return Progress(attempt=attempt, sealed_step=run.sealed_step, acked_steps=_acked_steps(connection, run))
+
+
+def _acked_steps(connection: Connection, run: RunRow) -> tuple[int, ...]:
+    return tuple(connection.execute(_ACKED, {"uid": run.uid}).scalars())
 
 
 def _push_out(connection: Connection, stream_ids: Collection[str], lease_expire_time: float) -> None:

@@ -1,11 +1,19 @@
 """Who wants weights, and who takes them: requests, holds, the orchestrator's lease. What stamps are made of."""
 
-from sqlalchemy import Connection, delete, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from dataserver.ledger import runs, schema
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import syncs as sync_rules
 from dataserver.weight_sync import Hold, OrchestratorAddress, OrchestratorLease
+
+# Made once, as those of `runs`.
+_REQUESTED = exists().where(
+    schema.sync_requests.c.run_uid == bindparam("uid"), schema.sync_requests.c.version == bindparam("version")
+)
+_HELD = exists().where(schema.holds.c.run_uid == bindparam("uid"), schema.holds.c.expire_time > bindparam("now"))
+_OF_VERSION = select(_REQUESTED.label("requested"), _HELD.label("held"))
+_IS_REQUESTED = select(_REQUESTED)
 
 
 def request(connection: Connection, run: RunRow, version: int | None) -> None:
@@ -19,9 +27,13 @@ def request(connection: Connection, run: RunRow, version: int | None) -> None:
 
 def is_requested(connection: Connection, run: RunRow, version: int) -> bool:
     """Whether somebody asked for the version by its number, ever."""
-    requests = schema.sync_requests
-    query = select(exists().where(requests.c.run_uid == run.uid, requests.c.version == version))
-    return bool(connection.execute(query).scalar_one())
+    return bool(connection.execute(_IS_REQUESTED, {"uid": run.uid, "version": version}).scalar_one())
+
+
+def of_version(connection: Connection, run: RunRow, version: int, now: float) -> tuple[bool, bool]:
+    """Whether the version was asked for by its number, and whether a hold lives."""
+    row = connection.execute(_OF_VERSION, {"uid": run.uid, "version": version, "now": now}).one()
+    return bool(row.requested), bool(row.held)
 
 
 def hold(connection: Connection, run: RunRow, hold_id: str, expire_time: float, now: float) -> Hold:
