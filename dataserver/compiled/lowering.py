@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from dataserver.compiled.instructions import copy_bytes, fetch_ahead
+from dataserver.compiled.instructions import copy_bytes, copy_from, fetch_ahead
 
 _BYTE: Final = ir.IntType(8)
 _NUMBER: Final = ir.IntType(32)
@@ -23,6 +23,16 @@ def _write_memcpy(_: object, out: Any, at: Any, values: Any, begin: Any, count: 
         return context.get_dummy_value()
 
     return types.void(out, at, values, begin, types.int64), write
+
+
+def _write_memcpy_from(_: object, out: Any, at: Any, address: Any, count: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source = _address(context, builder, signature, args, 0), builder.inttoptr(args[2], _BYTE.as_pointer())
+        byte = context.get_constant(types.int64, 1)
+        cgutils.raw_memcpy(builder, target, source, args[3], byte)  # type: ignore[no-untyped-call]
+        return context.get_dummy_value()
+
+    return types.void(out, at, types.int64, types.int64), write
 
 
 def _write_prefetch(_: object, values: Any, at: Any) -> Any:
@@ -45,9 +55,13 @@ def _address(context: Any, builder: Any, signature: Any, args: Any, number: int)
 
 
 _memcpy: Any = intrinsic(_write_memcpy)
+_memcpy_from: Any = intrinsic(_write_memcpy_from)
 _prefetch: Any = intrinsic(_write_prefetch)
 
 overload(copy_bytes)(
     lambda out, at, values, begin, count: lambda out, at, values, begin, count: _memcpy(out, at, values, begin, count)
+)
+overload(copy_from)(
+    lambda out, at, address, count: lambda out, at, address, count: _memcpy_from(out, at, address, count)
 )
 overload(fetch_ahead)(lambda values, at: lambda values, at: _prefetch(values, at))

@@ -7,7 +7,7 @@ of what Arrow would hold.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,10 +18,10 @@ from dataserver.errors import StoreDamagedError, StoreRefusedError
 from dataserver.stores.ahead import BlockRef
 from dataserver.stores.block_cache import BlockCache, BlockKey
 from dataserver.stores.decoded_block import DecodedBlock
-from dataserver.stores.destination import Destination, grouped, part_of
+from dataserver.stores.destination import Destination, part_of
 from dataserver.stores.image_table import ImageTable
 from dataserver.stores.manifest import Manifest
-from dataserver.stores.row_copy import copy_rows, fill_rows
+from dataserver.stores.row_copy import copy_rows_of, fill_rows
 from dataserver.stores.tables import Blocks
 
 if TYPE_CHECKING:
@@ -78,28 +78,27 @@ class DecodedReader:
         *,
         offsets: NDArray[np.int64] | None,
     ) -> None:
-        """See `destination.ShardReader`. Each block that the rows touch is looked up once."""
-        blocks = self._blocks.of(rows)
-        within = rows - self._blocks.row_begins[blocks]
+        """See `destination.ShardReader`. Each block that the rows touch is looked up once, and all of them at once."""
+        blocks, which = np.unique(self._blocks.of(rows), return_inverse=True)
+        within = rows - self._blocks.row_begins[blocks[which]]
 
-        def copy(at: NDArray[np.intp], decoded: DecodedBlock) -> None:
+        def copy(found: Sequence[DecodedBlock], each: NDArray[np.int64], at: NDArray[np.intp]) -> None:
             part = None if offsets is None else offsets[at]
-            self._copy(decoded, within[at], lengths[at], into, part_of(numbers, at), offsets=part)
+            self._copy(found, each, within[at], lengths[at], into, part_of(numbers, at), offsets=part)
 
-        groups = list(grouped(blocks))
-        with self._cache.all_held([self._key(block) for block, _ in groups]) as held:
+        with self._cache.all_held([self._key(block) for block in blocks.tolist()]) as held:
             if held is not None:
-                for (_, at), decoded in zip(groups, held, strict=True):
-                    copy(at, decoded)
+                copy(held, which, np.arange(len(rows)))
                 return
-        for block, at in groups:
-            ref = self._ref(block)
+        for number, ref in enumerate(self._refs(blocks)):
+            at = np.flatnonzero(which == number)
             with self._cache.block(ref.key, ref.needed_bytes, ref.decode) as decoded:
-                copy(at, decoded)
+                copy([decoded], np.zeros(len(at), dtype=np.int64), at)
 
-    def _copy(
+    def _copy(  # noqa: PLR0917
         self,
-        block: DecodedBlock,
+        blocks: Sequence[DecodedBlock],
+        which: NDArray[np.int64],
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
         into: Destination,
@@ -107,17 +106,30 @@ class DecodedReader:
         *,
         offsets: NDArray[np.int64] | None,
     ) -> None:
-        """Rows of one block, numbered within it. A block that is let go is not kept by what is read of it."""
-        begins = block.starts[rows] if offsets is None else block.starts[rows] + offsets
-        at = into.at(numbers)
-        pairs = ((block.tokens, into.tokens), (block.mask, into.loss_mask), (block.weights, into.loss_weight))
-        for values, out in pairs:
-            if values is not None and out is not None:
-                copy_rows(values, begins, lengths, out, at, what=f"Shard '{self._name}'")
-        if block.mask is None and into.loss_mask is not None:
+        """Rows of blocks: row `rows[i]` of `blocks[which[i]]`. A block that is let go is not kept by what is read."""
+        if not blocks:
+            return
+        what, at, begins = f"Shard '{self._name}'", into.at(numbers), np.empty(len(rows), dtype=np.int64)
+        ones = np.ones_like(rows)
+        copy_rows_of([block.starts for block in blocks], which, rows, ones, begins, np.arange(len(rows)), what=what)
+        if offsets is not None:
+            begins += offsets
+        for name, out in (("tokens", into.tokens), ("mask", into.loss_mask), ("weights", into.loss_weight)):
+            values = [array for block in blocks if (array := getattr(block, name)) is not None]
+            if values and out is not None:
+                copy_rows_of(values, which, begins, lengths, out, at, what=what)
+        if blocks[0].mask is None and into.loss_mask is not None:
             fill_rows(1, lengths, into.loss_mask, at)
+        if into.pixel_bytes:
+            for number, block in enumerate(blocks):
+                mine = np.flatnonzero(which == number)
+                self._copy_images(block, rows[mine], into, numbers[mine])
+
+    def _copy_images(
+        self, block: DecodedBlock, rows: NDArray[np.int64], into: Destination, numbers: NDArray[np.int64]
+    ) -> None:
         figures, images = self._manifest.images, block.images
-        if into.pixel_bytes and images is not None and figures is not None:
+        if images is not None and figures is not None:
             images.table.read(
                 rows, into, numbers, grids=images.grids, pixels=images.pixels, patch_values=figures.patch_values
             )
@@ -127,23 +139,29 @@ class DecodedReader:
     def blocks(self, rows: NDArray[np.int64]) -> list[BlockRef]:
         """What a read of `rows` needs, in the order of first use."""
         numbers, first = np.unique(self._blocks.of(rows), return_index=True)
-        return [self._ref(number) for number in numbers[np.argsort(first)].tolist()]
+        return self._refs(numbers[np.argsort(first)])
 
     def _key(self, number: int) -> BlockKey:
         return BlockKey(self._owner, self._number, number)
 
-    def _ref(self, number: int, file: BlockFile | None = None) -> BlockRef:
-        return BlockRef(
-            store=self._manifest.fingerprint,
-            cache=self._cache,
-            key=self._key(number),
-            needed_bytes=self._blocks.needed_bytes_of(number),
-            decode=partial(self._decode, number, file or self.file),
-        )
+    def _refs(self, numbers: NDArray[np.int64], file: BlockFile | None = None) -> list[BlockRef]:
+        file, store = file or self.file, self._manifest.fingerprint
+        return [
+            BlockRef(
+                store=store,
+                cache=self._cache,
+                key=self._key(number),
+                needed_bytes=needed_bytes,
+                decode=partial(self._decode, number, file),
+            )
+            for number, needed_bytes in zip(
+                numbers.tolist(), self._blocks.needed_bytes_of(numbers).tolist(), strict=True
+            )
+        ]
 
     def preload(self, block: int, file: BlockFile) -> None:
         """Decode a block out of `file`, which has its bytes at hand, if there is room for it."""
-        self._ref(block, file).load_ahead()
+        self._refs(np.array([block]), file)[0].load_ahead()
 
     def _decode(self, block: int, file: BlockFile) -> DecodedBlock:
         # Imported here: stores that are mapped are served without pyarrow.
@@ -175,8 +193,10 @@ class DecodedReader:
 def prepare_decoded(token_bytes: int, into: Destination) -> None:
     """Have what copies rows of decoded blocks, whose tokens have `token_bytes`, compiled; `into` has no room."""
     pairs = ((into.tokens, f"<u{token_bytes}"), (into.loss_mask, "u1"), (into.loss_weight, "<f4"))
+    none = into.begins
     for out, kind in pairs:
         if out is not None:
-            copy_rows(np.zeros(0, dtype=kind), into.begins, into.begins, out, into.begins, what="")
+            for blocks in (1, 2):
+                copy_rows_of([np.zeros(0, dtype=kind)] * blocks, none, none, none, out, none, what="")
     if into.loss_mask is not None:
-        fill_rows(1, into.begins, into.loss_mask, into.begins)
+        fill_rows(1, none, into.loss_mask, none)

@@ -8,6 +8,7 @@ wide as they are wanted are copied by memcpy, while the processor loads the next
 else each begin with waiting for memory.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -50,6 +51,32 @@ def copy_rows(
         outside = row_loops.copy_converted(values, begins, lengths, out, at)
     if outside >= 0:
         raise _error(outside, what=what, begins=begins, lengths=lengths, at=at, size=len(values), room=len(out))
+
+
+def copy_rows_of(  # noqa: PLR0917
+    arrays: Sequence[NDArray[Any]],
+    which: Counts,
+    begins: Counts,
+    lengths: Counts,
+    out: NDArray[Any],
+    at: Counts,
+    *,
+    what: str,
+) -> None:
+    """`copy_rows` out of several arrays of one dtype: row i lies in `arrays[which[i]]`."""
+    if len(arrays) == 1 or arrays[0].dtype != out.dtype:
+        for number, values in enumerate(arrays):
+            mine = np.flatnonzero(which == number)
+            copy_rows(values, begins[mine], lengths[mine], out, at[mine], what=what)
+        return
+    addresses = np.array([values.__array_interface__["data"][0] for values in arrays], dtype=np.int64)
+    sizes = np.array([len(values) for values in arrays])
+    outside = row_loops.copy_scattered(
+        addresses, sizes, which, begins, lengths, out.view(np.uint8), at, out.dtype.itemsize
+    )
+    if outside >= 0:
+        size = int(sizes[which[outside]])
+        raise _error(outside, what=what, begins=begins, lengths=lengths, at=at, size=size, room=len(out))
 
 
 def copy_bits(

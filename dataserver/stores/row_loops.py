@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataserver.compiled import compiled
-from dataserver.compiled.instructions import copy_bytes, fetch_ahead
+from dataserver.compiled.instructions import copy_bytes, copy_from, fetch_ahead
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -52,6 +52,28 @@ def copy_same(  # noqa: PLR0917
                 fetch_ahead(values, near)
         if i >= 0:
             copy_bytes(out, at[i] * width, values, begins[i] * width, lengths[i] * width)
+    return -1
+
+
+@compiled
+def copy_scattered(  # noqa: PLR0917
+    addresses: Counts,
+    sizes: Counts,
+    which: Counts,
+    begins: Counts,
+    lengths: Counts,
+    out: NDArray[np.uint8],
+    at: Counts,
+    width: int,
+) -> int:
+    """`copy_same` out of several arrays: row i lies in array `which[i]`, of `sizes[which[i]]` numbers."""
+    room = len(out) // width
+    for i in range(len(begins)):
+        length, size = lengths[i], sizes[which[i]]
+        if length < 0 or begins[i] < 0 or begins[i] > size - length or at[i] < 0 or at[i] > room - length:
+            return i
+    for i in range(len(begins)):
+        copy_from(out, at[i] * width, addresses[which[i]] + begins[i] * width, lengths[i] * width)
     return -1
 
 

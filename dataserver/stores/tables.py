@@ -43,10 +43,9 @@ BLOCK_FIELDS = (
 )
 
 # What `Blocks.needed_bytes` adds up: fields, and how often each counts.
-_NEEDED = {
-    BLOCK_FIELDS.index(name): times
-    for name, times in (("tokens", 5), ("rows", 8), ("extra_bytes", 1), ("decoding_bytes", 1))
-}
+_NEEDED = {"tokens": 5, "rows": 8, "extra_bytes": 1, "decoding_bytes": 1}
+_NEEDED_FIELDS = [BLOCK_FIELDS.index(name) for name in _NEEDED]
+_NEEDED_TIMES = np.array(list(_NEEDED.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +65,12 @@ class Blocks:
 
         Arrow's part, then 4 bytes a token, 1 of mask, 8 a row, and those of weights and images.
         """
-        found: NDArray[np.int64] = self.table[:, list(_NEEDED)] @ np.array(list(_NEEDED.values())) + 8
-        return found
+        return self.needed_bytes_of(np.arange(len(self.table)))
 
-    def needed_bytes_of(self, block: int) -> int:
-        """`needed_bytes` of one block, as the table has it now."""
-        record: list[int] = self.table[block].tolist()
-        return 8 + sum(times * record[at] for at, times in _NEEDED.items())
+    def needed_bytes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`needed_bytes` of some blocks (int64[n]), as the table has it now: int64[n]."""
+        found: NDArray[np.int64] = self.table[blocks][:, _NEEDED_FIELDS] @ _NEEDED_TIMES + 8
+        return found
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The block of each row of the shard, int64[n]."""

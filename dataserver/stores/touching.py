@@ -141,7 +141,7 @@ class Touching:
         found = scan_block(scan, where, held.checked(number, names))
         arrays = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in collected.arrays.items()}
         arrays[BLOCKS] = record = self._record(shard, blocks.table[number], found, fetched)
-        needed = Blocks(table=record.reshape(1, -1), row_begins=np.array([0, found.rows])).needed_bytes_of(0)
+        needed = int(Blocks(table=record.reshape(1, -1), row_begins=np.array([0, found.rows])).needed_bytes[0])
         if needed > self._cache.limit_bytes:
             raise self._too_large(shard, number, needed)
         arrays[SPANS] = np.array([span_record(shard, number, span, data) for span, data in fetched], dtype="<i8")

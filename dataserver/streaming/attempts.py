@@ -24,6 +24,7 @@ from dataserver.errors import (
 from dataserver.ledger.interface import Attempt, Ledger, Run
 from dataserver.ledger.steps import ProposedSeal, Seal
 from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.stores.ahead import BlockRef
 from dataserver.streaming.attendant import Attendant
 from dataserver.streaming.closing import Closing
 from dataserver.streaming.contexts import RunContext, RunContexts
@@ -141,12 +142,16 @@ class LiveAttempt:
         outlook.refuse_unknown_stage(begin)
         if outlook is not self._outlook:
             raise OutdatedPlanError(f"step {step} would be planned by stages that are no longer all")
-        attempt = self.attempt
-        ask = partial(outlook.context.plan, begin, attempt.batch, attempt.dp_world_size, vocab_size=self._vocab_size)
-        plan = await planned(self._threads, ask)
+        plan, needed = await planned(self._threads, partial(self._plan, outlook, begin, set(self.local_ranks.values())))
         if isinstance(plan, Plan):
-            outlook.fetches.start(plan, set(self.local_ranks.values()))
+            outlook.fetches.start(plan, needed)
         return plan
+
+    def _plan(self, outlook: Outlook, begin: Cursor, dp_ranks: set[int]) -> tuple[Plan | EndOfRun, list[BlockRef]]:
+        """The step, and the blocks of it that the ranks here read. Computes; for a thread."""
+        attempt = self.attempt
+        plan = outlook.context.plan(begin, attempt.batch, attempt.dp_world_size, vocab_size=self._vocab_size)
+        return plan, outlook.fetches.needed(plan, dp_ranks)
 
     async def _begin_of(self, outlook: Outlook, step: int) -> Cursor:
         if step == self.attempt.base.step + 1:

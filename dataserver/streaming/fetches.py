@@ -1,8 +1,8 @@
 """Blocks of planned steps, fetched and decoded before they are encoded.
 
     plan of a step ──start──> its blocks, a few at a time ──> block cache
-    micro-batch ──encoded──> from what is held
-                   └ a block is not there: loaded now, off the encoding thread, and tried again
+    micro-batches ──encoded──> from what is held
+                     └ a block of one is not there: loaded now, off the encoding thread, and tried again
 
 So the one thread that encodes for all runs never waits for a storage. Where the cache is too small to hold the blocks
 of one micro-batch together, the micro-batch is encoded where its blocks are loaded, one after the other.
@@ -11,6 +11,7 @@ of one micro-batch together, the micro-batch is encoded where its blocks are loa
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError
-from dataserver.planning.plan import Plan
+from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
 from dataserver.sampling.order import Samples
 from dataserver.stores.ahead import BlockRef, Wish
@@ -47,9 +48,6 @@ STEPS_DUE = 8
 # Steps whose blocks are wished for: those that are planned ahead, and those that ranks are reading.
 STEPS_KEPT = PLANS_AHEAD + 2
 
-# How often blocks are loaded for a micro-batch before it is encoded without having them all at once.
-TRIES = 2
-
 
 class Fetches:
     """The blocks of a run's steps, `tables` by stage. Errors of what is loaded ahead show when it is needed."""
@@ -68,15 +66,25 @@ class Fetches:
         """How many steps to plan ahead, so that they can be loaded; 0 where nothing is."""
         return PLANS_AHEAD if any(table.decodes for table in self._tables) else 0
 
-    def start(self, plan: Plan, dp_ranks: Collection[int]) -> None:
-        """Begin to load what these ranks will read of a step. A plan may come after the end of its attempt."""
+    def needed(self, plan: Plan | EndOfRun, dp_ranks: Collection[int]) -> list[BlockRef]:
+        """What these ranks will read of a step through blocks, each once, as rounds first read it. For any thread."""
+        if isinstance(plan, EndOfRun) or not self._table_of(plan).decodes:
+            return []
+        parts = [ranks[rank] for ranks in plan.rounds for rank in dp_ranks]
+        return self._table_of(plan).blocks(plan.samples.take(np.concatenate(parts))) if parts else []
+
+    def start(self, plan: Plan, needed: Sequence[BlockRef]) -> None:
+        """Begin to load what is `needed` of a step. A plan may come after the end of its attempt."""
         if self._closed or not self._table_of(plan).decodes:
             return
         for step in [step for step in self._wishes if step <= plan.step - STEPS_KEPT]:
             self._wishes.pop(step).close()
         self._first = plan.step if self._first is None else min(self._first, plan.step)
         is_due = plan.step < self._first + STEPS_DUE
-        self._begin(self._load_step(plan, tuple(dp_ranks), self._due if is_due else self._far))
+        earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(needed)
+        if earlier is not None:
+            earlier.close()
+        self._begin(self._load_all(plan.step, needed, self._due if is_due else self._far))
         due = plan.step - PLANS_AHEAD + STEPS_DUE
         if due in self._wishes:
             self._begin(self._load_all(due, self._wishes[due].refs, self._due))
@@ -84,10 +92,10 @@ class Fetches:
     def groups(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> list[range]:
         """The rounds of a step, cut so that the micro-batches of each part come to `limit_bytes` at most, or are one.
 
-        Those with images are large, and those that are read through blocks need their blocks at one time: one each.
+        Those with images are large: one each.
         """
         table, together = self._table_of(plan), 1
-        if not table.decodes and table.images is None:
+        if table.images is None:
             largest = largest_message_bytes(batch, table.token_bytes, weighted=table.is_weighted)
             together = max(1, limit_bytes // largest)
         rounds = len(plan.rounds)
@@ -96,26 +104,18 @@ class Fetches:
     async def encode(
         self, plan: Plan, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
     ) -> list[bytes]:
-        """`encode_planned` of some rounds, with their blocks loaded first if they are not held."""
+        """`encode_planned` of some rounds, with the blocks of each loaded first if they are not held."""
         table = self._table_of(plan)
         encode = partial(
-            _encode_rounds,
-            plan,
-            table,
-            rounds=rounds,
-            dp_rank=dp_rank,
-            alignment=alignment,
-            pad_to=pad_to,
-            sync_weights=sync_weights,
+            encode_planned, plan, table, dp_rank=dp_rank, alignment=alignment, pad_to=pad_to, sync_weights=sync_weights
         )
-        refs: list[BlockRef] = []
-        for _ in range(TRIES):
-            try:
-                return await self._threads.encode(_from_what_is_held, encode)
-            except NotDecodedError:
-                indices = np.concatenate([plan.rounds[index][dp_rank] for index in rounds])
-                refs = await self._load(table, plan.samples.take(indices))
-        return await self._threads.fetch(refs[0].store, encode)
+        encoded = await self._threads.encode(_from_what_is_held, encode, rounds)
+        while len(encoded) < len(rounds):
+            index = rounds[len(encoded)]
+            refs = await self._load(table, plan.samples.take(plan.rounds[index][dp_rank]))
+            found = await self._threads.encode(_from_what_is_held, encode, rounds[len(encoded) :])
+            encoded += found or [await self._threads.fetch(refs[0].store, partial(encode, round_index=index))]
+        return encoded
 
     def close(self) -> None:
         """Load no more. Idempotent."""
@@ -137,13 +137,6 @@ class Fetches:
         task = asyncio.get_running_loop().create_task(loading)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _load_step(self, plan: Plan, dp_ranks: tuple[int, ...], pace: "_Pace") -> None:
-        refs = await self._threads.plan(_blocks_of_step, plan, dp_ranks, self._table_of(plan))
-        earlier, self._wishes[plan.step] = self._wishes.get(plan.step), Wish(refs)
-        if earlier is not None:
-            earlier.close()
-        await self._load_all(plan.step, refs, pace)
 
     async def _load_all(self, step: int, refs: Sequence[BlockRef], pace: "_Pace") -> None:
         # The steps of a window want the same blocks: each is asked for once.
@@ -171,29 +164,10 @@ class _Pace:
         self.under_way: set[BlockKey] = set()
 
 
-def _encode_rounds(
-    plan: Plan, table: SourceTable, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
-) -> list[bytes]:
-    return [
-        encode_planned(
-            plan,
-            table,
-            round_index=index,
-            dp_rank=dp_rank,
-            alignment=alignment,
-            pad_to=pad_to,
-            sync_weights=sync_weights,
-        )
-        for index in rounds
-    ]
-
-
-def _from_what_is_held(encode: Callable[[], list[bytes]]) -> list[bytes]:
-    with without_decoding():
-        return encode()
-
-
-def _blocks_of_step(plan: Plan, dp_ranks: tuple[int, ...], table: SourceTable) -> list[BlockRef]:
-    """Each block once, source by source in the order in which rounds first read it."""
-    parts = [ranks[rank] for ranks in plan.rounds for rank in dp_ranks]
-    return table.blocks(plan.samples.take(np.concatenate(parts))) if parts else []
+def _from_what_is_held(encode: Callable[..., bytes], rounds: range) -> list[bytes]:
+    """Encode `rounds` up to the first of which a block is not held."""
+    encoded: list[bytes] = []
+    with without_decoding(), suppress(NotDecodedError):
+        for index in rounds:
+            encoded.append(encode(round_index=index))
+    return encoded

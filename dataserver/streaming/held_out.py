@@ -14,6 +14,7 @@ from dataserver.errors import DataServerError, InvalidRequestError
 from dataserver.eval_spec import EvalSpec
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
+from dataserver.stores.ahead import BlockRef
 from dataserver.streaming.answers import encode_opened
 from dataserver.streaming.contexts import RunContext, RunContexts
 from dataserver.streaming.fetches import Fetches
@@ -67,14 +68,15 @@ class Reading:
         return Fetches([self.context.stages[0].table], self._threads)
 
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:
-        plan = await planned(self._threads, partial(self._planned, begin))
+        plan, needed = await planned(self._threads, partial(self._planned, begin, set(self._readers)))
         if isinstance(plan, Plan):
-            self.fetches.start(plan, self._readers.keys())
+            self.fetches.start(plan, needed)
         return plan
 
-    def _planned(self, begin: Cursor) -> Plan | EndOfRun:
+    def _planned(self, begin: Cursor, dp_ranks: set[int]) -> tuple[Plan | EndOfRun, list[BlockRef]]:
         self.context.stages[0].check_unchanged()
-        return self.context.plan(begin, self.batch, self._dp_world_size, vocab_size=self._vocab_size)
+        plan = self.context.plan(begin, self.batch, self._dp_world_size, vocab_size=self._vocab_size)
+        return plan, self.fetches.needed(plan, dp_ranks)
 
 
 class HeldOuts:
