@@ -10,6 +10,7 @@ from dataserver.client.sequence import Sequence
 from dataserver.client.stream import StepStream
 from dataserver.client.uplink import Uplink
 from dataserver.eval_spec import EvalSpec
+from dataserver.heap import keep_freed_memory
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.build import built
 from dataserver.wire.evals import eval_spec_to_proto
@@ -67,6 +68,7 @@ class Streams:
             stream.close()
 
     def _start(self, opened: pb.Open, waiter: str, *, first: int, next_step: int, credits: int) -> StepStream:  # noqa: A002
+        keep_freed_memory()
         endpoints = self._channels.settings.endpoints
         failover = Failover(endpoints, first=first, patience_s=self._patience_s, waiter=waiter)
         uplink = Uplink(opened=opened, credits=credits)
