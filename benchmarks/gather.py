@@ -5,7 +5,8 @@
     gather     row numbers to tokens and masks in their places, as the server does it
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
-All run over the same micro-batches, interleaved, in a process that is set up as the server is; what counts is CPU time.
+All run over the same micro-batches, as many at a time as the server sends together, interleaved, in a process set up
+as the server is; what counts is CPU time.
 Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `numpy` has
 the same ones.
 """
@@ -25,6 +26,9 @@ from dataserver.sampling.order import Samples
 from dataserver.sampling.union import plain_union
 from dataserver.server.memory import settle
 from dataserver.stores import open_store
+from dataserver.stores.destination import Destination
+from dataserver.streaming.message_size import largest_message_bytes
+from dataserver.streaming.session import TOGETHER_BYTES
 from dataserver.testing import write_store
 
 TOKENS, REPEATS, SEED = 40_000_000, 7, 3
@@ -57,11 +61,14 @@ def measure(shape, store, path, shuffle, capacity):
     planner = Planner.of_order(plain_union(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
     plan = planner.plan(planner.initial_cursor(), batch, 1)
     columns = mapped_columns(table, path)
+    together = max(1, TOGETHER_BYTES // largest_message_bytes(batch, table.token_bytes))
+    rounds = [range(first, min(first + together, len(plan.rounds))) for first in range(0, len(plan.rounds), together)]
+    groups = [np.concatenate([plan.rounds[index][0] for index in each]) for each in rounds]
     ways = {
-        "copy": lambda: copy(plan, columns),
-        "numpy": by_numpy(plan, table, columns),
-        "gather": lambda: gather(plan, table),
-        "message": lambda: encode(plan, table),
+        "copy": lambda: copy(plan, groups, columns),
+        "numpy": by_numpy(plan, groups, table, columns),
+        "gather": lambda: gather(plan, groups, table),
+        "message": lambda: encode(plan, rounds, table),
     }
     for way in ways.values():
         way()
@@ -87,7 +94,7 @@ def mapped_columns(table, path):
     """Tokens and masks of all rows end to end, each mapped from a file of its own."""
     rows = Samples(source=np.zeros(table.sizes[0], np.int32), row=np.arange(table.sizes[0]))
     lengths = table.lengths(rows)
-    room = table.room(lengths)
+    room = Destination.end_to_end(lengths, token_bytes=table.token_bytes, mask=True)
     table.read(rows, lengths, room)
     columns = []
     for name, values in (("tokens", room.tokens), ("mask", room.loss_mask)):
@@ -97,10 +104,10 @@ def mapped_columns(table, path):
     return columns
 
 
-def copy(plan, columns):
+def copy(plan, groups, columns):
     """As many bytes as the micro-batches have, from one end of the files to the other, into new memory each."""
     at = 0
-    for (indices,) in plan.rounds:
+    for indices in groups:
         size = int(plan.lengths[indices].sum())
         at = at if at + size <= len(columns[0]) else 0
         for column in columns:
@@ -108,13 +115,13 @@ def copy(plan, columns):
         at += size
 
 
-def by_numpy(plan, table, columns):
+def by_numpy(plan, groups, table, columns):
     all_lengths = table.lengths(Samples(source=np.zeros(table.sizes[0], np.int32), row=np.arange(table.sizes[0])))
     ends = np.cumsum(all_lengths)
     length = int(all_lengths[0])
     if (all_lengths == length).all():
         matrices = [column.reshape(-1, length) for column in columns]
-        chosen = [plan.samples.take(indices).row for (indices,) in plan.rounds]
+        chosen = [plan.samples.take(indices).row for indices in groups]
 
         def take():
             for rows in chosen:
@@ -124,7 +131,7 @@ def by_numpy(plan, table, columns):
         return take
     cut = [
         [column[ends[row] - all_lengths[row] : ends[row]] for row in plan.samples.take(indices).row]
-        for (indices,) in plan.rounds
+        for indices in groups
         for column in columns
     ]
 
@@ -135,15 +142,16 @@ def by_numpy(plan, table, columns):
     return concatenate
 
 
-def gather(plan, table):
-    for (indices,) in plan.rounds:
+def gather(plan, groups, table):
+    for indices in groups:
         lengths = plan.lengths[indices]
-        table.read(plan.samples.take(indices), lengths, table.room(lengths))
+        room = Destination.end_to_end(lengths, token_bytes=table.token_bytes, mask=True)
+        table.read(plan.samples.take(indices), lengths, room)
 
 
-def encode(plan, table):
-    for index in range(len(plan.rounds)):
-        encode_planned(plan, table, round_index=index, dp_rank=0, alignment=1, pad_to=0, sync_weights=False)
+def encode(plan, rounds, table):
+    for each in rounds:
+        encode_planned(plan, table, rounds=each, dp_rank=0, alignment=1, pad_to=0, sync_weights=False)
 
 
 if __name__ == "__main__":

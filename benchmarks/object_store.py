@@ -4,6 +4,9 @@
     ahead      Parquet in the storage, no disk cache; blocks of planned steps are loaded ahead
     on demand  the same, without loading ahead
 
+Each with the ledger on the disk, where a seal waits until its bytes lie there, and in memory, which tells what is the
+disk's part: the ledger's disk may be busier than any storage.
+
 Shuffled by blocks, one epoch; runs interleaved. `stall`: waiting in the client's loop beside the time of the steps,
 first steps left out. GETs and bytes are counted at the storage.
 """
@@ -23,6 +26,7 @@ import pyarrow.parquet as pq
 from benchmarks.report import Spread, report
 from dataserver.client import DataClient
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Shuffle, Source
+from dataserver.server.memory import settle
 from dataserver.testing import running_server
 
 GROUPS, ROWS_PER_GROUP, LENGTHS = 200, 400, (20, 220)
@@ -30,6 +34,8 @@ STEP_S, LATENCY_S = 0.020, 0.030
 STEP_TOKENS = 40_000
 WARM_UP_STEPS = 5
 REPEATS = 5
+# Where the ledger lies: in the usual directory of temporary files, or in Linux's file system in memory.
+LEDGERS = {"disk": None, "memory": "/dev/shm"}  # noqa: S108
 
 
 def write(directory):
@@ -51,7 +57,7 @@ def write(directory):
         writer.write_table(table, max_chunksize=ROWS_PER_GROUP)
 
 
-def serve(kind: str, directory: Path, pipe: Connection) -> None:
+def serve(kind: str, ledger: str, directory: Path, pipe: Connection) -> None:
     """A server in a process of its own, until the pipe says so; answers with what was read of the storage."""
     from dataserver.storage.memory import MemoryStorage
     from dataserver.streaming.fetches import Fetches
@@ -69,17 +75,26 @@ def serve(kind: str, directory: Path, pipe: Connection) -> None:
     if kind == "on demand":
         Fetches.start = lambda *_: None
     path = directory / "arrow" if kind == "local" else "memory://bench"
-    with running_server({"rows": path}, index_dir=directory / "index", disk_cache_bytes=0) as server:
+    with (
+        tempfile.TemporaryDirectory(dir=LEDGERS[ledger]) as ledger_directory,
+        running_server(
+            {"rows": path},
+            ledger_url=f"sqlite:///{ledger_directory}/ledger.db",
+            index_dir=directory / "index",
+            disk_cache_bytes=0,
+        ) as server,
+    ):
+        settle()
         reads.clear()
         pipe.send(server.endpoint)
         pipe.recv()
     pipe.send(reads)
 
 
-def epoch(kind: str, directory: Path) -> tuple[float, list[tuple[int, int]]]:
+def epoch(kind: str, ledger: str, directory: Path) -> tuple[float, list[tuple[int, int]]]:
     """Share of the steps' time that was waited, and the reads at the storage."""
     here, there = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=(kind, directory, there))
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=(kind, ledger, directory, there))
     server.start()
     waits = []
     spec = RunSpec(
@@ -104,21 +119,22 @@ def epoch(kind: str, directory: Path) -> tuple[float, list[tuple[int, int]]]:
 
 
 def main() -> None:
-    kinds = ("local", "ahead", "on demand")
-    stalls: dict[str, list[float]] = {kind: [] for kind in kinds}
-    reads: dict[str, list[list[tuple[int, int]]]] = {kind: [] for kind in kinds}
+    kinds = [(kind, ledger) for ledger in LEDGERS for kind in ("local", "ahead", "on demand")]
+    stalls: dict[tuple[str, str], list[float]] = {kind: [] for kind in kinds}
+    reads: dict[tuple[str, str], list[list[tuple[int, int]]]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write(directory)
         stored = (directory / "parquet" / "a.parquet").stat().st_size
         for _ in range(REPEATS):
             for kind in kinds:
-                stall, seen = epoch(kind, directory)
+                stall, seen = epoch(*kind, directory)
                 stalls[kind].append(100 * stall)
                 reads[kind].append(seen)
     rows = [
         {
-            "fed from": kind,
+            "fed from": kind[0],
+            "ledger": kind[1],
             "stall, % of the steps' time": Spread.of(stalls[kind]),
             "GETs per row group": statistics.median(len(seen) for seen in reads[kind]) / GROUPS,
             "bytes read / stored": statistics.median(sum(e - b for b, e in seen) for seen in reads[kind]) / stored,

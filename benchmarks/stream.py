@@ -135,7 +135,7 @@ def gathering(path, size):
         ends = np.cumsum(view.lengths(rows))
         rows = rows[: max(1, int(np.searchsorted(ends, tokens_wanted)))]
         lengths = view.lengths(rows)
-        room = Destination.of(lengths, token_bytes=4, mask=True)
+        room = Destination.end_to_end(lengths, token_bytes=4, mask=True)
         view.read(rows, lengths, room)
         data = np.packbits(room.loss_mask).tobytes() + room.tokens.tobytes()
         xxhash.xxh3_64_intdigest(data)

@@ -80,14 +80,12 @@ class SourceTable:
         """First token of each sample in its row, int64[n]: above 0 in the later pieces of a row that is split."""
         return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
-    def room(
-        self, lengths: NDArray[np.int64], gaps: NDArray[np.int64] | None = None, *, behind: int = 0
-    ) -> Destination:
-        """Room for all that is read of samples of `lengths` (int64[n]); see `Destination.of`."""
+    def room(self, begins: NDArray[np.int64], size: int, *, covered: bool) -> Destination:
+        """Room for all that is read of samples that begin at `begins` (int64[n]); see `Destination.of`."""
         return Destination.of(
-            lengths,
-            gaps,
-            behind=behind,
+            begins,
+            size,
+            covered=covered,
             token_bytes=self.token_bytes,
             mask=True,
             weights=self.is_weighted,

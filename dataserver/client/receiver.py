@@ -55,7 +55,8 @@ class Receiver:
     """Receives one rank's stream into `inbox`, across connections and endpoints."""
 
     def __init__(self, *, channels: Channels, failover: Failover, uplink: Uplink, sequence: Sequence) -> None:
-        self.inbox: SimpleQueue[Arrival] = SimpleQueue()
+        # By message: to wake the training loop costs as much as to decode a small micro-batch.
+        self.inbox: SimpleQueue[list[Arrival]] = SimpleQueue()
         self._channels = channels
         self._failover = failover
         self._uplink = uplink
@@ -95,7 +96,7 @@ class Receiver:
         if self._thread.is_alive() and self._call is not None:
             self._call.cancel()
         self._join(_CANCEL_S)
-        self.inbox.put(Failure(PreconditionError("the stream is closed")))
+        self.inbox.put([Failure(PreconditionError("the stream is closed"))])
 
     def _join(self, timeout_s: float) -> None:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -109,11 +110,11 @@ class Receiver:
                 except UnavailableError as error:
                     self._stopping.wait(self._failover.failed(error))
         except DataServerError as error:
-            self.inbox.put(Failure(error))
+            self.inbox.put([Failure(error)])
         except Exception as error:  # noqa: BLE001  # whoever waits for the inbox must hear of it
             failure = InternalError(f"the receiver met {type(error).__name__}: {error}")
             failure.__cause__ = error
-            self.inbox.put(Failure(failure))
+            self.inbox.put([Failure(failure)])
 
     def _connect_and_receive(self) -> None:
         """Receive over one connection until it ends, which is a fault unless we or the run ended."""
@@ -136,8 +137,11 @@ class Receiver:
     def _receive(self) -> None:
         try:
             for data in self._call:
+                arrived: list[Arrival] = []
                 for response in decode_response(data):
-                    self._handle(response)
+                    self._handle(response, arrived)
+                if arrived:
+                    self.inbox.put(arrived)
         except grpc.RpcError as failed:
             if not self._stopping.is_set():
                 raise error_of(failed) from failed
@@ -145,34 +149,35 @@ class Receiver:
         if not self._stopping.is_set() and not self._finished:
             raise UnavailableError(f"{self.endpoint} ended the stream before the run ended")
 
-    def _handle(self, response: Response) -> None:
+    def _handle(self, response: Response, arrived: list[Arrival]) -> None:
+        """Add to `arrived` what the training loop has not had yet."""
         if isinstance(response, Opened):
             self._opened = self.heard = time.monotonic()
             if response.offer is not None:
-                self._handle_offer(response.offer)
+                self._handle_offer(response.offer, arrived)
             return
         self._failover.succeeded()
         self.heard = time.monotonic()
         if isinstance(response, StepBegun):
             if self._sequence.admit_step(response):
-                self.inbox.put(response)
+                arrived.append(response)
         elif isinstance(response, MicroBatch):
             if self._sequence.admit_micro_batch(response):
                 self._uplink.arrived()
-                self.inbox.put(response)
+                arrived.append(response)
             else:
                 self._uplink.passed_over()
         elif isinstance(response, Offer):
-            self._handle_offer(response)
+            self._handle_offer(response, arrived)
         elif isinstance(response, ShutdownHold):
             until = "" if response.deadline is None else f", at most until {clock(response.deadline)}"
             _logger.warning("%s keeps the run open: it waits for %s%s", self.endpoint, response.reason, until)
         elif not self._run_ended:
             # Acks are still to come, and other ranks may depend on them: go on until closed.
             self._run_ended = True
-            self.inbox.put(response)
+            arrived.append(response)
 
-    def _handle_offer(self, offer: Offer) -> None:
+    def _handle_offer(self, offer: Offer, arrived: list[Arrival]) -> None:
         self._uplink.offered(offer.number)
         if self._sequence.admit_offer(offer):
-            self.inbox.put(offer)
+            arrived.append(offer)

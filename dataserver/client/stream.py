@@ -3,6 +3,7 @@
 import logging
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from queue import Empty
 from types import TracebackType
@@ -72,6 +73,7 @@ class StepStream:
         self._begun: StepBegun | None = None
         self._taken = 0
         self._over = False
+        self._arrived: deque[Arrival] = deque()
         self._failure: DataServerError | None = None
         # A step refers to its stream and not the other way round, so that the last reference to
         # a stream is the training loop's. The finalizer also runs when the interpreter exits.
@@ -192,16 +194,21 @@ class StepStream:
             raise PreconditionError(f"{self._waiter}: the stream is closed")
         if self._failure is not None:
             raise self._failure
+        waited_s = 0.0 if self._arrived else self._await(wanted)
+        return self._next_arrival(), waited_s
+
+    def _await(self, wanted: str) -> float:
+        """Wait for another message; for how many seconds."""
         wait = Wait(f"{self._waiter} waits since {clock()} for {wanted}")
-        while True:
+        while not self._arrived:
             try:
-                arrival = self._unwrapped(self._receiver.inbox.get(timeout=_POLL_S))
+                self._arrived.extend(self._receiver.inbox.get(timeout=_POLL_S))
             except Empty:
                 self._check_silence(wait)
-            else:
-                return arrival, wait.waited_s
+        return wait.waited_s
 
-    def _unwrapped(self, arrival: Arrival) -> StepBegun | MicroBatch | Offer | RunEnded:
+    def _next_arrival(self) -> StepBegun | MicroBatch | Offer | RunEnded:
+        arrival = self._arrived.popleft()
         if isinstance(arrival, Failure):
             self._failure = arrival.error
             raise arrival.error
@@ -225,6 +232,8 @@ class StepStream:
     def _await_end(self) -> None:
         """After the last step: wait a little for the word that the run ended. A server that is gone is no fault."""
         try:
-            self._unwrapped(self._receiver.inbox.get(timeout=_END_WAIT_S))
+            if not self._arrived:
+                self._arrived.extend(self._receiver.inbox.get(timeout=_END_WAIT_S))
+            self._next_arrival()
         except (Empty, UnavailableError):
             _logger.info("%s: the last step is done, but no server said that the run ended", self._waiter)

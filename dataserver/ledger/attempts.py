@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, exists, insert, select
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import arguments, commits, reports, runs, schema, seals
+from dataserver.ledger import arguments, commits, events, reports, runs, schema, seals
 from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import BeginRequest, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
@@ -48,7 +48,7 @@ def rewind(connection: Connection, run: RunRow, version: int, now: float) -> Non
     runs.change(connection, run, current_attempt=None, current_attempt_id=None)
     fenced = f"; fences attempt {run.current_attempt}" if run.current_attempt is not None else ""
     detail = f"by request; {_stood(run)}{fenced}{dropped}"
-    runs.record_event(connection, run.uid, now, kind="rewound", attempt=number, step=version, detail=detail)
+    events.record(connection, run.uid, now, kind="rewound", attempt=number, step=version, detail=detail)
 
 
 def _base(connection: Connection, run: RunRow, request: BeginRequest) -> Cursor:
@@ -142,7 +142,7 @@ def _record(
 ) -> None:
     """Append an event at the beginning of `attempt`, about it or about the attempt `of`."""
     number, step = (attempt.number, attempt.base.step) if of is None else (of.number, run.sealed_step)
-    runs.record_event(connection, run.uid, attempt.begin_time, kind=kind, attempt=number, step=step, detail=detail)
+    events.record(connection, run.uid, attempt.begin_time, kind=kind, attempt=number, step=step, detail=detail)
 
 
 def _stood(run: RunRow) -> str:

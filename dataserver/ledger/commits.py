@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, delete, false, insert, select, true, update
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import runs, schema, seals
+from dataserver.ledger import events, runs, schema, seals
 from dataserver.ledger.history import Commit
 from dataserver.ledger.interface import Attempt
 from dataserver.ledger.records import RunRow
@@ -24,7 +24,7 @@ def commit(
     if not record(connection, run, cursor, checkpoint_uri, attempt=attempt.number, now=now):
         return
     runs.change(connection, run, committed=step_rules.committed_after(run.committed, cursor).to_json())
-    runs.record_event(
+    events.record(
         connection,
         run.uid,
         now,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from dataserver.ledger import reports, runs, schema, seals, wishes
+from dataserver.ledger import events, reports, runs, schema, seals, wishes
 from dataserver.ledger.records import RankRow, RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import offers as offer_rules
@@ -165,7 +165,7 @@ def _record_expired(
     connection: Connection, run: RunRow, attempt: AttemptKey, closing: offer_rules.Closing, now: float
 ) -> None:
     detail = f"version {closing.version} was wanted until the end and did not land, after {closing.offered} offers"
-    runs.record_event(
+    events.record(
         connection,
         run.uid,
         now,

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select,
 
 from dataserver.cursor import Cursor
 from dataserver.errors import OutOfRangeError, RunNotFoundError
-from dataserver.ledger import arguments, schema
-from dataserver.ledger.history import Event
+from dataserver.ledger import arguments, events, schema
 from dataserver.ledger.interface import Attempt, Run
 from dataserver.ledger.records import RankRow, RunRow, StageRow
 from dataserver.ledger.rules import attempts as attempt_rules
@@ -90,7 +89,7 @@ def create(
             last_event=0,
         )
     )
-    record_event(connection, uid, now, kind="created", detail=f"order {order_fingerprint}")
+    events.record(connection, uid, now, kind="created", detail=f"order {order_fingerprint}")
     return read_by_uid(connection, uid), True
 
 
@@ -191,30 +190,6 @@ def note_sealed(connection: Connection, run: RunRow, step: int) -> None:
     connection.execute(_SEALED, {"sealed_uid": run.uid, "sealed_step": step})
 
 
-def record_event(
-    connection: Connection, run_uid: str, now: float, *, kind: str, attempt: int = 0, step: int = 0, detail: str = ""
-) -> None:
-    """Append to the run's history; the run's row is locked or new."""
-    runs, events = schema.runs, schema.events
-    connection.execute(update(runs).where(runs.c.uid == run_uid).values(last_event=runs.c.last_event + 1))
-    number = select(runs.c.last_event).where(runs.c.uid == run_uid).scalar_subquery()
-    connection.execute(
-        insert(events).values(
-            run_uid=run_uid, number=number, time=now, kind=kind, attempt=attempt, step=step, detail=detail
-        )
-    )
-
-
-def list_events(connection: Connection, run: RunRow, limit: int, after: int) -> list[Event]:
-    """The run's history, the oldest first."""
-    events = schema.events
-    ours = (events.c.run_uid == run.uid, events.c.number > after)
-    rows = connection.execute(select(events).where(*ours).order_by(events.c.number).limit(limit))
-    return [
-        Event(number=r.number, time=r.time, kind=r.kind, attempt=r.attempt, step=r.step, detail=r.detail) for r in rows
-    ]
-
-
 def _row_by_name(connection: Connection, name: str, *, lock: bool) -> RunRow:
     arguments.check_label("run", name, arguments.MAX_NAME_LENGTH)
     query = select(schema.runs).where(schema.runs.c.name == name)
@@ -258,4 +233,4 @@ def _adopt_batch(connection: Connection, run: RunRow, batch: BatchSpec, now: flo
     changed = ", ".join(f"{name}: {value} -> {after[name]}" for name, value in before.items() if value != after[name])
     if changed:
         change(connection, run, spec=spec.model_copy(update={"batch": batch}).model_dump_json())
-        record_event(connection, run.uid, now, kind="batch_changed", step=run.sealed_step, detail=changed)
+        events.record(connection, run.uid, now, kind="batch_changed", step=run.sealed_step, detail=changed)

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from dataserver.cursor import Cursor
-from dataserver.ledger import runs, schema, wishes
+from dataserver.ledger import events, runs, schema, wishes
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import attempts as attempt_rules
 from dataserver.ledger.rules import branches
@@ -129,7 +129,7 @@ def _write_seal(connection: Connection, run: RunRow, sealed: Seal, now: float) -
         runs.note_sealed(connection, run, sealed.step)
         return
     runs.change(connection, run, ended=True)
-    runs.record_event(
+    events.record(
         connection,
         run.uid,
         now,

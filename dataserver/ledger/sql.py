@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from dataserver.cursor import Cursor
 from dataserver.database import Database
-from dataserver.ledger import arguments, attempts, commits, runs, seals, stages, streams
+from dataserver.ledger import arguments, attempts, commits, events, runs, seals, stages, streams
 from dataserver.ledger.database import open_database
 from dataserver.ledger.history import Commit, Event
 from dataserver.ledger.interface import Attempt, Ledger, Run, RunStage
@@ -200,7 +200,7 @@ class SqlLedger(SqlSyncs):
         return self._database.read(lambda c: commits.list_commits(c, runs.read_by_name(c, name), limit, after_step))
 
     def list_events(self, name: str, limit: int, after: int = 0) -> list[Event]:
-        return self._database.read(lambda c: runs.list_events(c, runs.read_by_name(c, name), limit, after))
+        return self._database.read(lambda c: events.list_events(c, runs.read_by_name(c, name), limit, after))
 
     def close(self) -> None:
         self._database.close()

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection
 
-from dataserver.ledger import arguments, commits, runs
+from dataserver.ledger import arguments, commits, events, runs
 from dataserver.ledger.interface import RunStage
 from dataserver.ledger.records import RunRow, StageRow
 from dataserver.ledger.rules import stages as stage_rules
@@ -25,7 +25,7 @@ def amend(connection: Connection, run: RunRow, added: StageRow, before: str, *, 
     for batch in (run.read_spec().batch, *([] if attempt is None else [attempt.batch])):
         arguments.check_batch_fits([order], batch)
     runs.change(connection, run, later_stages=to_json((*run.later_stages, added)))
-    runs.record_event(
+    events.record(
         connection,
         run.uid,
         now,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
-from dataserver.ledger import runs, schema
+from dataserver.ledger import events, runs, schema
 from dataserver.ledger.records import RunRow
 from dataserver.ledger.rules import syncs as sync_rules
 from dataserver.weight_sync import Hold, OrchestratorAddress, OrchestratorLease
@@ -82,7 +82,7 @@ def lease(
         connection.execute(update(table).where(table.c.run_uid == run.uid).values(**values))
     if there is None or there.orchestrator != leased.orchestrator:
         detail = f"epoch {leased.orchestrator.epoch}: {holder} at {address}"
-        runs.record_event(connection, run.uid, now, kind="orchestrator_leased", step=run.sealed_step, detail=detail)
+        events.record(connection, run.uid, now, kind="orchestrator_leased", step=run.sealed_step, detail=detail)
     return leased
 
 

@@ -36,32 +36,51 @@ class Destination:
     @classmethod
     def of(
         cls,
-        lengths: NDArray[np.int64],
-        gaps: NDArray[np.int64] | None = None,
+        begins: NDArray[np.int64],
+        size: int,
         *,
-        behind: int = 0,
+        covered: bool,
         token_bytes: int = 0,
         mask: bool = False,
         weights: bool = False,
         pixel_bytes: int = 0,
     ) -> Self:
-        """Room for rows of `lengths` (int64[n]) end to end, zeros in `gaps[i]` positions behind row i and `behind` all.
+        """Room of `size` positions for rows that begin at `begins` (int64[n]), with zeros where none lies.
 
-        `token_bytes`, `pixel_bytes`: how wide; 0: not wanted.
+        `covered`: the rows cover all of it, and zeros would be written for nothing. `token_bytes`, `pixel_bytes`: how
+        wide; 0: not wanted.
         """
-        ends = np.cumsum(lengths if gaps is None else lengths + gaps)
-        size = (int(ends[-1]) if len(ends) else 0) + behind
-        begins = ends - lengths if gaps is None else ends - lengths - gaps
-        # Rows cover all of it where there are no gaps, and zeros would be written for nothing.
-        room = np.empty if gaps is None and not behind else np.zeros
+        room = np.empty if covered else np.zeros
         return cls(
             begins=begins,
             tokens=room(size, dtype=f"<u{token_bytes}") if token_bytes else None,
             loss_mask=room(size, dtype=np.uint8) if mask else None,
             loss_weight=room(size, dtype="<f4") if weights else None,
             pixel_bytes=pixel_bytes,
-            grids=[b""] * len(lengths) if pixel_bytes else [],
-            pixels=[b""] * len(lengths) if pixel_bytes else [],
+            grids=[b""] * len(begins) if pixel_bytes else [],
+            pixels=[b""] * len(begins) if pixel_bytes else [],
+        )
+
+    @classmethod
+    def end_to_end(
+        cls,
+        lengths: NDArray[np.int64],
+        *,
+        token_bytes: int = 0,
+        mask: bool = False,
+        weights: bool = False,
+        pixel_bytes: int = 0,
+    ) -> Self:
+        """Room for rows of `lengths` (int64[n]) with nothing between them; as `of` besides."""
+        ends = np.cumsum(lengths)
+        return cls.of(
+            ends - lengths,
+            int(lengths.sum()),
+            covered=True,
+            token_bytes=token_bytes,
+            mask=mask,
+            weights=weights,
+            pixel_bytes=pixel_bytes,
         )
 
     def at(self, numbers: NDArray[np.int64] | None) -> NDArray[np.int64]:

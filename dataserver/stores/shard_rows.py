@@ -101,7 +101,7 @@ class ShardRows:
     def prepare(self, token_bytes: int) -> None:
         """Have what copies rows compiled for tokens of `token_bytes`, so that no first read waits for that."""
         none = np.zeros(0, dtype=np.int64)
-        into = Destination.of(none, token_bytes=token_bytes, mask=True, weights=self._manifest.has_weights)
+        into = Destination.end_to_end(none, token_bytes=token_bytes, mask=True, weights=self._manifest.has_weights)
         mapped = {span.layout: number for number, span in enumerate(self._neighbours) if span.layout is not None}
         for number in mapped.values():
             self._reader(number).read(none, none, into, None, offsets=None)

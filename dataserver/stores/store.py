@@ -110,7 +110,9 @@ class Store(Admitted):
         longest = self.longest_row if max_length is None else max_length
         lengths = np.minimum(self.tables.lengths[wanted].astype(np.int64), longest)
         pixel_bytes = self.images.pixel_bytes if images and self.images is not None else 0
-        into = Destination.of(lengths, token_bytes=4, mask=True, weights=self.has_weights, pixel_bytes=pixel_bytes)
+        into = Destination.end_to_end(
+            lengths, token_bytes=4, mask=True, weights=self.has_weights, pixel_bytes=pixel_bytes
+        )
         self._shard_rows.read(wanted, lengths, into)
         return rows_of(into, lengths, self.images)
 

@@ -11,18 +11,16 @@ of one micro-batch together, the micro-batch is encoded where its blocks are loa
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dataserver.batching.encode import encode_planned
+from dataserver.batching.encode import Encoded, encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError
 from dataserver.planning.plan import EndOfRun, Plan
 from dataserver.run_spec import BatchSpec
-from dataserver.sampling.order import Samples
 from dataserver.stores.ahead import BlockRef, Wish
 from dataserver.stores.block_cache import BlockKey, NotDecodedError, without_decoding
 from dataserver.streaming.message_size import largest_message_bytes
@@ -103,19 +101,17 @@ class Fetches:
 
     async def encode(
         self, plan: Plan, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
-    ) -> list[bytes]:
-        """`encode_planned` of some rounds, with the blocks of each loaded first if they are not held."""
+    ) -> Encoded:
+        """`encode_planned`, with the blocks of one round after the other loaded first if not all are held."""
         table = self._table_of(plan)
         encode = partial(
             encode_planned, plan, table, dp_rank=dp_rank, alignment=alignment, pad_to=pad_to, sync_weights=sync_weights
         )
-        encoded = await self._threads.encode(_from_what_is_held, encode, rounds)
-        while len(encoded) < len(rounds):
-            index = rounds[len(encoded)]
-            refs = await self._load(table, plan.samples.take(plan.rounds[index][dp_rank]))
-            found = await self._threads.encode(_from_what_is_held, encode, rounds[len(encoded) :])
-            encoded += found or [await self._threads.fetch(refs[0].store, partial(encode, round_index=index))]
-        return encoded
+        try:
+            return await self._threads.encode(_from_what_is_held, partial(encode, rounds=rounds))
+        except NotDecodedError:
+            each = [range(index, index + 1) for index in rounds]
+            return Encoded.joined([await self._encode_loaded(plan, encode, one, dp_rank) for one in each])
 
     def close(self) -> None:
         """Load no more. Idempotent."""
@@ -128,10 +124,15 @@ class Fetches:
     def _table_of(self, plan: Plan) -> SourceTable:
         return self._tables[plan.end.stage]
 
-    async def _load(self, table: SourceTable, samples: Samples) -> list[BlockRef]:
-        refs = await self._threads.plan(table.blocks, samples)
+    async def _encode_loaded(self, plan: Plan, encode: Callable[..., Encoded], rounds: range, dp_rank: int) -> Encoded:
+        """One round. Where the cache does not hold all its blocks at once, they are read one after the other."""
+        samples = plan.samples.take(plan.rounds[rounds.start][dp_rank])
+        refs = await self._threads.plan(self._table_of(plan).blocks, samples)
         await asyncio.gather(*(self._threads.fetch(ref.store, ref.load) for ref in refs if not ref.is_held))
-        return refs
+        try:
+            return await self._threads.encode(_from_what_is_held, partial(encode, rounds=rounds))
+        except NotDecodedError:
+            return await self._threads.fetch(refs[0].store, partial(encode, rounds=rounds))
 
     def _begin(self, loading: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(loading)
@@ -164,10 +165,6 @@ class _Pace:
         self.under_way: set[BlockKey] = set()
 
 
-def _from_what_is_held(encode: Callable[..., bytes], rounds: range) -> list[bytes]:
-    """Encode `rounds` up to the first of which a block is not held."""
-    encoded: list[bytes] = []
-    with without_decoding(), suppress(NotDecodedError):
-        for index in rounds:
-            encoded.append(encode(round_index=index))
-    return encoded
+def _from_what_is_held(encode: Callable[[], Encoded]) -> Encoded:
+    with without_decoding():
+        return encode()

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from typing import Any
 
+from dataserver.batching.encode import Encoded
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.hosting.call import EOF, Call
@@ -164,7 +165,7 @@ class StreamSession:
                 await self._send_micro_batches(supply, ready, ready.plan)
 
     async def _send_micro_batches(self, supply: Supply, step: ReadyStep, plan: Plan) -> None:
-        ahead: deque[asyncio.Task[list[bytes]]] = deque()
+        ahead: deque[asyncio.Task[Encoded]] = deque()
         limit = min(TOGETHER_BYTES, self._config.max_message_bytes)
         groups = supply.fetches.groups(plan, supply.batch, limit)
         started = 0
@@ -173,27 +174,29 @@ class StreamSession:
                 while started < len(groups) and started <= number + ENCODED_AHEAD:
                     ahead.append(asyncio.create_task(self._encode(supply, step, plan, groups[started])))
                     started += 1
-                await self._send_group(supply, plan, rounds, deque(await ahead.popleft()))
+                await self._send_group(supply, len(plan.rounds) - rounds.stop, await ahead.popleft())
         finally:
             for task in ahead:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    async def _send_group(self, supply: Supply, plan: Plan, rounds: range, waiting: "deque[bytes]") -> None:
-        while waiting:
+    async def _send_group(self, supply: Supply, rounds_behind: int, group: Encoded) -> None:
+        """Send micro-batches together as far as credits go; `rounds_behind` follow them in their step."""
+        sent = 0
+        while sent < len(group.ends):
             await self._wait_for_credit(supply)
-            count = self._credits.take(len(waiting))
-            data = waiting.popleft() if count == 1 else b"".join([waiting.popleft() for _ in range(count)])
-            rounds_left = len(plan.rounds) - rounds.stop + len(waiting)
+            count = self._credits.take(len(group.ends) - sent)
+            data = group.some(sent, count)
+            sent += count
+            rounds_left = rounds_behind + len(group.ends) - sent
             if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
                 supply.nearly_sent()
             await self._write(data, supply)
             self._metrics.micro_batches.inc(count)
             self._metrics.bytes.inc(len(data))
-        tokens = sum(int(plan.lengths[plan.rounds[index][supply.dp_rank]].sum()) for index in rounds)
-        self._metrics.tokens.inc(tokens)
+        self._metrics.tokens.inc(group.tokens)
 
-    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, rounds: range) -> list[bytes]:
+    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, rounds: range) -> Encoded:
         return await supply.fetches.encode(
             plan,
             rounds=rounds,

@@ -117,7 +117,7 @@ def footprints(lengths: NDArray[np.int64], alignment: int) -> NDArray[np.int64]:
     return lengths if alignment == 1 else -(-lengths // alignment) * alignment
 
 
-def encode_micro_batch(
+def micro_batch_parts(
     *,
     step: int,
     round_index: int,
@@ -128,8 +128,10 @@ def encode_micro_batch(
     loss_mask: NDArray[np.uint8],
     loss_weight: NDArray[np.float32] | None = None,
     images: ImageSlices | None = None,
-) -> bytes:
-    """Write a whole `StreamMicroBatchesResponse` of one micro-batch. Several end to end are one response, too.
+) -> list[Payload]:
+    """Write a whole `StreamMicroBatchesResponse` of one micro-batch, in parts that lie end to end.
+
+    Several of them are one response, too. The large parts are the arrays' own memory.
 
     `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. `loss_weight`: float32[m].
     Positions of those beyond the sub-sequences' are padding. `images`: those of n sub-sequences, in an image round.
@@ -164,11 +166,11 @@ def encode_micro_batch(
         parts += [varint(_IMAGES), varint(sum(map(len, image_parts))), *image_parts]
     parts += field(_TOKENS, token_bytes)
     length = sum(map(len, parts))
-    return b"".join([varint(_RESPONSE_MICRO_BATCH), varint(length), *parts])
+    return [varint(_RESPONSE_MICRO_BATCH), varint(length), *parts]
 
 
 def decode_micro_batches(data: bytes) -> list[MicroBatch]:
-    """Read what `encode_micro_batch` wrote, once or several times end to end; the arrays are views of `data`.
+    """Read what `micro_batch_parts` wrote, once or several times end to end; the arrays are views of `data`.
 
     Raises `ChecksumMismatchError` when a bit of it differs from what was sent.
     """

@@ -7,7 +7,7 @@ import sys
 
 from dataserver.cursor import Cursor
 from dataserver.errors import UnavailableError
-from dataserver.ledger import Attempt, AttemptKey, Ledger, ProposedSeal, open_ledger, runs
+from dataserver.ledger import Attempt, AttemptKey, Ledger, ProposedSeal, events, open_ledger
 from dataserver.run_spec import BatchSpec, OrderSpec, RunSpec, Source
 
 SPEC = RunSpec(
@@ -58,7 +58,7 @@ def fill_up(ledger: Ledger, uid: str, attempt: AttemptKey) -> None:
 
 def die_inside(ledger: Ledger) -> None:
     """Begin another attempt and be killed when all but its event is written."""
-    runs.record_event = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    events.record = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     begin(ledger, "b", take_over=True)
 
 

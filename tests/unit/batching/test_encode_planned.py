@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dataserver.batching.encode import encode_planned
+from dataserver.batching.encode import Encoded, encode_planned
 from dataserver.batching.table import SourceTable
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
@@ -68,13 +68,13 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
                 data = encode_planned(
                     plan,
                     table,
-                    round_index=round_index,
+                    rounds=range(round_index, round_index + 1),
                     dp_rank=dp_rank,
                     alignment=alignment,
                     pad_to=0,
                     sync_weights=False,
                 )
-                micro_batch = decoded_one(data)
+                micro_batch = decoded_one(data.data)
                 assert (micro_batch.step, micro_batch.round) == (plan.step, round_index)
                 assert len(micro_batch.tokens) <= batch.micro_batch_tokens
                 targets += micro_batch.target_count
@@ -84,6 +84,24 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
         assert targets == plan.target_count
         cursor = plan.end
     assert sorted(served) == sorted(kept(rows[0]) + kept(rows[1]))
+
+
+@pytest.mark.parametrize(("alignment", "pad_to"), [(1, 0), (8, 0), (8, 32)])
+def test_rounds_that_are_encoded_together_are_those_encoded_alone(sources, alignment, pad_to):
+    stores, _ = sources
+    table = table_of(stores)
+    planner = Planner.of_order(plain_union(table.sizes, seed=3, shuffle=Shuffle.FULL), table, "f")
+    batch = BatchSpec(step_samples=30, micro_batch_tokens=64, alignment=alignment, pad_to=pad_to)
+    plan = planner.plan(planner.initial_cursor(), batch, 2)
+    place = {"dp_rank": 1, "alignment": alignment, "pad_to": pad_to, "sync_weights": False}
+    alone = [encode_planned(plan, table, rounds=range(n, n + 1), **place) for n in range(len(plan.rounds))]
+    assert len(alone) > 2
+    for first, last in itertools.combinations(range(len(alone) + 1), 2):
+        together = encode_planned(plan, table, rounds=range(first, last), **place)
+        assert together == Encoded.joined(alone[first:last])
+        assert [together.some(n, 1) for n in range(last - first)] == [one.data for one in alone[first:last]]
+        assert together.some(0, last - first) == together.data
+        assert together.tokens == sum(int(plan.lengths[plan.rounds[n][1]].sum()) for n in range(first, last))
 
 
 def test_store_rows_lead_back_to_the_rows_that_were_written(sources):
@@ -101,8 +119,8 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
     plan = planner.plan(planner.initial_cursor(), BatchSpec(step_samples=1, micro_batch_tokens=64), 4)
     lengths = []
     for dp_rank in range(4):
-        data = encode_planned(plan, table, round_index=0, dp_rank=dp_rank, alignment=1, pad_to=0, sync_weights=True)
-        micro_batch = decoded_one(data)
+        data = encode_planned(plan, table, rounds=range(1), dp_rank=dp_rank, alignment=1, pad_to=0, sync_weights=True)
+        micro_batch = decoded_one(data.data)
         assert micro_batch.sync_weights
         lengths.append(len(micro_batch.lengths))
         if not len(micro_batch.lengths):
@@ -120,9 +138,9 @@ def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_
     batch = BatchSpec(step_samples=9, micro_batch_tokens=64, alignment=8, pad_to=pad_to)
     plan = planner.plan(planner.initial_cursor(), batch, 16)
     for group, dp_rank in itertools.product(range(len(plan.rounds)), range(16)):
-        place = {"round_index": group, "dp_rank": dp_rank, "alignment": 8, "sync_weights": False}
-        padded = decoded_one(encode_planned(plan, table, pad_to=pad_to, **place))
-        plain = decoded_one(encode_planned(plan, table, pad_to=0, **place))
+        place = {"rounds": range(group, group + 1), "dp_rank": dp_rank, "alignment": 8, "sync_weights": False}
+        padded = decoded_one(encode_planned(plan, table, pad_to=pad_to, **place).data)
+        plain = decoded_one(encode_planned(plan, table, pad_to=0, **place).data)
         assert len(padded.tokens) % pad_to == 0
         assert 0 < len(padded.tokens) <= 64
         assert padded.padding == len(padded.tokens) - len(plain.tokens)

@@ -116,8 +116,9 @@ def served(stores, order, batch, ranks):
     while hasattr(plan := planner.plan(cursor, batch, ranks), "rounds"):
         weight_sum = 0.0
         for number in range(len(plan.rounds)):
-            place = {"round_index": number, "alignment": batch.alignment, "pad_to": batch.pad_to, "sync_weights": False}
-            group = [decoded_one(encode_planned(plan, table, dp_rank=rank, **place)) for rank in range(ranks)]
+            rounds = range(number, number + 1)
+            place = {"rounds": rounds, "alignment": batch.alignment, "pad_to": batch.pad_to, "sync_weights": False}
+            group = [decoded_one(encode_planned(plan, table, dp_rank=rank, **place).data) for rank in range(ranks)]
             assert len({micro_batch.images is None for micro_batch in group}) == 1
             for micro_batch in group:
                 found += list(sub_sequences(micro_batch))
@@ -175,10 +176,10 @@ def test_mapped_values_go_into_the_message_from_the_map_itself(tmp_path):
     ]
     with open_store(write(tmp_path / "a.arrow", rows, "arrow"), index_dir=tmp_path / "index") as store:
         view, rows = store.view(MAX_LENGTH), np.array([0])
-        read = Destination.of(view.lengths(rows), pixel_bytes=2)
+        read = Destination.end_to_end(view.lengths(rows), pixel_bytes=2)
         view.read(rows, view.lengths(rows), read)
         assert all(isinstance(piece, memoryview) for piece in (*read.grids, *read.pixels))
-        wider = Destination.of(view.lengths(rows), weights=True, pixel_bytes=4)
+        wider = Destination.end_to_end(view.lengths(rows), weights=True, pixel_bytes=4)
         view.read(rows, view.lengths(rows), wider)
         assert np.frombuffer(wider.pixels[0], dtype="<f4").tolist() == [1.0, 2.0, 3.0]
         assert wider.loss_weight.tolist() == [1.0, 0.5]

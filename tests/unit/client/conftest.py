@@ -16,7 +16,7 @@ from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
-from dataserver.wire.micro_batch import encode_micro_batch
+from dataserver.wire.micro_batch import micro_batch_parts
 from dataserver.wire.responses import encode_response
 from dataserver.wire.status import status_of
 
@@ -73,14 +73,16 @@ class Connection:
 
     @staticmethod
     def micro_batch(step: int, round_index: int) -> bytes:
-        return encode_micro_batch(
-            step=step,
-            round_index=round_index,
-            sync_weights=False,
-            alignment=1,
-            lengths=np.array([5], dtype=np.int64),
-            tokens=np.arange(5, dtype=np.uint16) + 100 * step + round_index,
-            loss_mask=np.array([0, 1, 0, 1, 1], dtype=np.uint8),
+        return b"".join(
+            micro_batch_parts(
+                step=step,
+                round_index=round_index,
+                sync_weights=False,
+                alignment=1,
+                lengths=np.array([5], dtype=np.int64),
+                tokens=np.arange(5, dtype=np.uint16) + 100 * step + round_index,
+                loss_mask=np.array([0, 1, 0, 1, 1], dtype=np.uint8),
+            )
         )
 
     @staticmethod

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from dataserver.client import DEFAULT_CREDITS
 from dataserver.client import stream as client_stream
 from dataserver.errors import (
     ChecksumMismatchError,
@@ -57,7 +58,7 @@ def test_steps_and_micro_batches_come_in_order_with_what_a_trainer_needs(scripte
     assert (step.target_count, step.token_count, step.sample_count) == (3, 5, 1)
     connection = server.connections[0]
     assert (connection.open.run, connection.open.attempt) == ("r", 7)
-    assert (connection.open.world_rank, connection.open.dp_rank, connection.open.credits) == (3, 1, 8)
+    assert (connection.open.world_rank, connection.open.dp_rank, connection.open.credits) == (3, 1, DEFAULT_CREDITS)
     assert [connection.acks.get(timeout=60) for _ in range(2)] == [1, 2]
     assert receivers() == []
 

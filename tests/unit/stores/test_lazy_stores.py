@@ -344,7 +344,7 @@ from dataserver.stores.destination import Destination
 from dataserver.stores.unknown_blocks import when_known
 
 def tokens(at):
-    into = Destination.of(view.lengths(at), token_bytes=4)
+    into = Destination.end_to_end(view.lengths(at), token_bytes=4)
     view.read(at, view.lengths(at), into)
     return into.tokens.tolist()
 

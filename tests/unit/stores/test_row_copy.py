@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataserver.errors import InternalError, StoreDamagedError
-from dataserver.stores.row_copy import copy_bits, copy_rows, fill_rows, locate_rows
+from dataserver.stores.row_copy import copy_bits, copy_rows, copy_rows_of, fill_rows, locate_rows
 
 STORED = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 # Values that every dtype holds, so that a conversion is the same number.
@@ -48,6 +48,45 @@ def test_rows_are_copied_as_numpy_copies_them(drawn, stored, wanted, read_only, 
     copy_rows(values, begins, lengths, out, at, what="")
     assert np.array_equal(out, expected)
     assert values.flags.writeable != read_only
+
+
+@settings(max_examples=200)
+@given(
+    drawn=spans,
+    arrays=st.integers(1, 4),
+    stored=st.sampled_from(["u1", "u2", "u4", "f4", "i8"]),
+    wanted=st.sampled_from(["same", "u4"]),
+    seed=st.integers(0, 9),
+)
+def test_rows_of_several_arrays_are_copied_as_numpy_copies_them(drawn, arrays, stored, wanted, seed):
+    begins, lengths, at, size = layout(drawn)
+    random = np.random.default_rng(seed)
+    values = [random.integers(0, MOST, 49 + number).astype(stored) for number in range(arrays)]
+    which = random.integers(0, arrays, len(begins))
+    out = np.full(size, 7, dtype=stored if wanted == "same" else wanted)
+    expected = out.copy()
+    for number, begin, length, to in zip(which, begins, lengths, at, strict=True):
+        expected[to : to + length] = values[number][begin : begin + length]
+    copy_rows_of(values, which, begins, lengths, out, at, what="")
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("begin", "length", "to"), [(5, 4, 0), (-1, 2, 0), (2**62, 1, 0)])
+def test_a_row_outside_of_its_own_array_is_refused_though_another_would_hold_it(begin, length, to):
+    values = [np.arange(20, dtype=np.uint32), np.arange(8, dtype=np.uint32)]
+    out = np.zeros(12, dtype=np.uint32)
+    row = [np.array([0, number], dtype=np.int64) for number in (1, begin, length, to)]
+    with pytest.raises(StoreDamagedError, match=r"a\.parquet"):
+        copy_rows_of(values, *row[:3], out, row[3], what="Shard 'a.parquet'")
+    assert not out.any()
+
+
+def test_a_row_that_does_not_fit_moves_nothing():
+    values = [np.arange(20, dtype=np.uint32)] * 2
+    out, one = np.zeros(4, dtype=np.uint32), np.ones(1, dtype=np.int64)
+    with pytest.raises(InternalError, match="3 values do not fit at 2 of 4"):
+        copy_rows_of(values, one, one, 3 * one, out, 2 * one, what="")
+    assert not out.any()
 
 
 @settings(max_examples=100)

@@ -8,7 +8,7 @@ from dataserver.stores.destination import Destination
 def read_view(view, rows, token_bytes=4, **wanted):
     """Rows of a view, end to end in arrays made for them."""
     lengths = view.lengths(rows)
-    into = Destination.of(lengths, token_bytes=token_bytes, mask=True, **wanted)
+    into = Destination.end_to_end(lengths, token_bytes=token_bytes, mask=True, **wanted)
     view.read(rows, lengths, into)
     return into
 

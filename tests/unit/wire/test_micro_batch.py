@@ -13,7 +13,7 @@ from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
-from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, encode_micro_batch
+from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, micro_batch_parts
 from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response, encode_response
 
 
@@ -52,14 +52,16 @@ def same(one, other):
 
 def encoded(samples, alignment, dtype, behind=0, *, step=3, round_index=1, sync_weights=False):
     lengths, tokens, mask = laid_out(samples, alignment, dtype, behind)
-    return encode_micro_batch(
-        step=step,
-        round_index=round_index,
-        sync_weights=sync_weights,
-        alignment=alignment,
-        lengths=lengths,
-        tokens=tokens,
-        loss_mask=mask,
+    return b"".join(
+        micro_batch_parts(
+            step=step,
+            round_index=round_index,
+            sync_weights=sync_weights,
+            alignment=alignment,
+            lengths=lengths,
+            tokens=tokens,
+            loss_mask=mask,
+        )
     )
 
 

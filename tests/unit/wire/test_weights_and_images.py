@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.images import ImageSlices, encode_images
-from dataserver.wire.micro_batch import MicroBatch, encode_micro_batch
+from dataserver.wire.micro_batch import MicroBatch, micro_batch_parts
 from dataserver.wire.responses import decode_response
 
 PIXELS = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
@@ -47,16 +47,18 @@ def slices_of(grids, pixels, dtype, width):
 
 def encoded(count, *, weights=None, images=None):
     """`count` sub-sequences of 3 tokens at alignment 4."""
-    return encode_micro_batch(
-        step=3,
-        round_index=1,
-        sync_weights=True,
-        alignment=4,
-        lengths=np.full(count, 3, dtype=np.int64),
-        tokens=np.tile(np.array([7, 8, 9, 0], dtype=np.uint16), count),
-        loss_mask=np.tile(np.array([1, 0, 1, 0], dtype=np.uint8), count),
-        loss_weight=weights,
-        images=images,
+    return b"".join(
+        micro_batch_parts(
+            step=3,
+            round_index=1,
+            sync_weights=True,
+            alignment=4,
+            lengths=np.full(count, 3, dtype=np.int64),
+            tokens=np.tile(np.array([7, 8, 9, 0], dtype=np.uint16), count),
+            loss_mask=np.tile(np.array([1, 0, 1, 0], dtype=np.uint8), count),
+            loss_weight=weights,
+            images=images,
+        )
     )
 
 

@@ -1,0 +1,51 @@
+"""Freed memory is kept for the next message, unless whoever starts the process says otherwise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Touches 64 blocks of 2 MiB, each freed before the next, and prints how many pages the kernel had to give for them.
+PROGRAM = """
+import resource
+from dataserver.heap import keep_freed_memory
+keep_freed_memory(one_heap={one_heap})
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytes(2 << 20)
+before = faults()
+for number in range(64):
+    block = b"x" * (2 << 20)
+    other = b"y" * (1 << 20)
+    del block, other
+print(faults() - before)
+"""
+
+
+def faults(*, one_heap: bool = False, **environment: str) -> int:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(one_heap=one_heap)],
+        env=kept | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return int(found.stdout)
+
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "confstr") or "glibc" not in (os.confstr("CS_GNU_LIBC_VERSION") or ""),
+    reason="only glibc is told what to keep",
+)
+
+
+@pytest.mark.parametrize("one_heap", [False, True])
+def test_blocks_that_are_freed_are_taken_again_without_the_kernel(one_heap: bool) -> None:
+    # 64 times 3 MiB are 49,152 pages; the first time they must come from somewhere.
+    assert faults(one_heap=one_heap) < 2_000
+
+
+def test_what_the_environment_says_of_memory_stands() -> None:
+    assert faults(MALLOC_MMAP_THRESHOLD_="131072") > 30_000
