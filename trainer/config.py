@@ -154,8 +154,8 @@ class DataConfig(Section):
     """How long a server may stay away before the job ends."""
     wait_alive_s: float = Field(default=60, ge=0)
     """How long to wait for an earlier attempt of the run, whose lease must run out when it crashed."""
-    credits: int = Field(default=32, ge=1, le=1024)
-    """Micro-batches that the server may send ahead."""
+    credits: int = Field(default=16, ge=1, le=1024)
+    """Micro-batches that the server may send ahead. Each costs its memory: give few where they hold images."""
     token_file: Path | None = None
     """File that holds the access token."""
     ca_file: Path | None = None

@@ -16,7 +16,7 @@ from dataserver.client.sync_calls import SyncCalls
 from dataserver.eval_spec import EvalSpec
 from dataserver.wire import runs
 
-DEFAULT_CREDITS: Final = 32
+DEFAULT_CREDITS: Final = 16
 """Micro-batches in flight: one in use and some in store, of which two already hide the network."""
 
 

@@ -29,7 +29,7 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
     attempt_rules.refuse_stale_attempt(run, attempt)
     stage_rules.refuse_outdated_plan(run, proposed)
     cursor_rules.refuse_foreign_cursor(run, proposed.end)
-    known = _read_seals(connection, run.uid, proposed.step, run.sealed_step)
+    known = _read_seals(connection, run.uid, step=proposed.step, before=run.sealed_step)
     found = known.get(proposed.step)
     if found is not None:
         step_rules.refuse_settled_step(run, found)
@@ -59,12 +59,12 @@ def seal(connection: Connection, run: RunRow, attempt: AttemptKey, proposed: Pro
 
 def read_seal(connection: Connection, run_uid: str, step: int) -> Seal | None:
     """The surviving seal of a step."""
-    return _read_seals(connection, run_uid, step, step).get(step)
+    return _read_seals(connection, run_uid, step=step, before=step).get(step)
 
 
-def _read_seals(connection: Connection, run_uid: str, *steps: int) -> dict[int, Seal]:
+def _read_seals(connection: Connection, run_uid: str, *, step: int, before: int) -> dict[int, Seal]:
     """The surviving seals of two steps, by step."""
-    rows = connection.execute(_OF_STEPS, dict(zip(("uid", "step", "before"), (run_uid, *steps), strict=True)))
+    rows = connection.execute(_OF_STEPS, {"uid": run_uid, "step": step, "before": before})
     return {row.step: _seal(row) for row in rows}
 
 

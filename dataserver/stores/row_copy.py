@@ -63,7 +63,10 @@ def copy_rows_of(  # noqa: PLR0917
     *,
     what: str,
 ) -> None:
-    """`copy_rows` out of several arrays of one dtype: row i lies in `arrays[which[i]]`."""
+    """`copy_rows` out of several arrays of one dtype: row i lies in `arrays[which[i]]`.
+
+    Where that is not the dtype of `out`, one array is checked and copied after the other.
+    """
     if len(arrays) == 1 or arrays[0].dtype != out.dtype:
         for number, values in enumerate(arrays):
             mine = np.flatnonzero(which == number)

@@ -21,11 +21,16 @@ _LINE_BYTES: Final = 64
 
 
 @compiled
+def is_outside(begin: int, length: int, size: int, to: int, room: int) -> bool:
+    """Whether a row is not within both arrays."""
+    return length < 0 or begin < 0 or begin > size - length or to < 0 or to > room - length
+
+
+@compiled
 def first_outside(begins: Counts, lengths: Counts, size: int, at: Counts, room: int) -> int:
     """The first row that is not within both arrays; -1: all are."""
     for i in range(len(begins)):
-        length = lengths[i]
-        if length < 0 or begins[i] < 0 or begins[i] > size - length or at[i] < 0 or at[i] > room - length:
+        if is_outside(begins[i], lengths[i], size, at[i], room):
             return i
     return -1
 
@@ -69,8 +74,7 @@ def copy_scattered(  # noqa: PLR0917
     """`copy_same` out of several arrays: row i lies in array `which[i]`, of `sizes[which[i]]` numbers."""
     room = len(out) // width
     for i in range(len(begins)):
-        length, size = lengths[i], sizes[which[i]]
-        if length < 0 or begins[i] < 0 or begins[i] > size - length or at[i] < 0 or at[i] > room - length:
+        if is_outside(begins[i], lengths[i], sizes[which[i]], at[i], room):
             return i
     for i in range(len(begins)):
         copy_from(out, at[i] * width, addresses[which[i]] + begins[i] * width, lengths[i] * width)

@@ -142,16 +142,16 @@ class LiveAttempt:
         outlook.refuse_unknown_stage(begin)
         if outlook is not self._outlook:
             raise OutdatedPlanError(f"step {step} would be planned by stages that are no longer all")
-        plan, needed = await planned(self._threads, partial(self._plan, outlook, begin, set(self.local_ranks.values())))
+        plan, needed = await planned(self._threads, partial(self._plan, outlook, begin))
         if isinstance(plan, Plan):
             outlook.fetches.start(plan, needed)
         return plan
 
-    def _plan(self, outlook: Outlook, begin: Cursor, dp_ranks: set[int]) -> tuple[Plan | EndOfRun, list[BlockRef]]:
-        """The step, and the blocks of it that the ranks here read. Computes; for a thread."""
+    def _plan(self, outlook: Outlook, begin: Cursor) -> tuple[Plan | EndOfRun, list[BlockRef]]:
+        """The step, and the blocks of it that the ranks here read by then. Computes; for a thread."""
         attempt = self.attempt
         plan = outlook.context.plan(begin, attempt.batch, attempt.dp_world_size, vocab_size=self._vocab_size)
-        return plan, outlook.fetches.needed(plan, dp_ranks)
+        return plan, outlook.fetches.needed(plan, set(self.local_ranks.values()))
 
     async def _begin_of(self, outlook: Outlook, step: int) -> Cursor:
         if step == self.attempt.base.step + 1:

@@ -46,6 +46,9 @@ STEPS_DUE = 8
 # Steps whose blocks are wished for: those that are planned ahead, and those that ranks are reading.
 STEPS_KEPT = PLANS_AHEAD + 2
 
+# Rounds that are encoded together at most where blocks must be held for that: what one of them waits for, all wait for.
+MOST_DECODED_TOGETHER = 4
+
 
 class Fetches:
     """The blocks of a run's steps, `tables` by stage. Errors of what is loaded ahead show when it is needed."""
@@ -90,19 +93,22 @@ class Fetches:
     def groups(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> list[range]:
         """The rounds of a step, cut so that the micro-batches of each part come to `limit_bytes` at most, or are one.
 
-        Those with images are large: one each.
+        Those with images are large: one each. Those that are read through blocks are a few, because they wait for each
+        other's.
         """
         table, together = self._table_of(plan), 1
         if table.images is None:
             largest = largest_message_bytes(batch, table.token_bytes, weighted=table.is_weighted)
             together = max(1, limit_bytes // largest)
+        if table.decodes:
+            together = min(together, MOST_DECODED_TOGETHER)
         rounds = len(plan.rounds)
         return [range(first, min(first + together, rounds)) for first in range(0, rounds, together)]
 
     async def encode(
         self, plan: Plan, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool
     ) -> Encoded:
-        """`encode_planned`, with the blocks of one round after the other loaded first if not all are held."""
+        """`encode_planned`, with the blocks of each round loaded first if not all are held."""
         table = self._table_of(plan)
         encode = partial(
             encode_planned, plan, table, dp_rank=dp_rank, alignment=alignment, pad_to=pad_to, sync_weights=sync_weights
@@ -110,8 +116,8 @@ class Fetches:
         try:
             return await self._threads.encode(_from_what_is_held, partial(encode, rounds=rounds))
         except NotDecodedError:
-            each = [range(index, index + 1) for index in rounds]
-            return Encoded.joined([await self._encode_loaded(plan, encode, one, dp_rank) for one in each])
+            each = [self._encode_loaded(plan, encode, range(index, index + 1), dp_rank) for index in rounds]
+            return Encoded.joined(await asyncio.gather(*each))
 
     def close(self) -> None:
         """Load no more. Idempotent."""

@@ -68,15 +68,15 @@ class Reading:
         return Fetches([self.context.stages[0].table], self._threads)
 
     async def _make_plan(self, begin: Cursor) -> Plan | EndOfRun:
-        plan, needed = await planned(self._threads, partial(self._planned, begin, set(self._readers)))
+        plan, needed = await planned(self._threads, partial(self._planned, begin))
         if isinstance(plan, Plan):
             self.fetches.start(plan, needed)
         return plan
 
-    def _planned(self, begin: Cursor, dp_ranks: set[int]) -> tuple[Plan | EndOfRun, list[BlockRef]]:
+    def _planned(self, begin: Cursor) -> tuple[Plan | EndOfRun, list[BlockRef]]:
         self.context.stages[0].check_unchanged()
         plan = self.context.plan(begin, self.batch, self._dp_world_size, vocab_size=self._vocab_size)
-        return plan, self.fetches.needed(plan, dp_ranks)
+        return plan, self.fetches.needed(plan, set(self._readers))
 
 
 class HeldOuts:
