@@ -223,10 +223,11 @@ class TrainerConfig(Section):
                 f"data.patience_s = {self.data.patience_s}, or a pause of the server ends the job as a hang"
             )
         if self.weights is not None and self.parallel.collective_timeout_s <= self.weights.longest_wait_s:
+            storage = f" and {self.weights.storage_s:g} for the object storage" if self.weights.storage_s else ""
             raise ValueError(
                 f"parallel.collective_timeout_s = {self.parallel.collective_timeout_s} must be above "
-                f"{self.weights.longest_wait_s:g}, prepare_s + send_s + commit_s of [weights] with an abort, or slow "
-                "engines end the job as a hang"
+                f"{self.weights.longest_wait_s:g}, prepare_s + send_s + commit_s of [weights] with an abort{storage}, "
+                "or slow engines end the job as a hang"
             )
         if self.weights is not None:
             kept = {"checkpoint.dir": self.checkpoint.dir, "checkpoint.export_dir": self.checkpoint.export_dir}

@@ -17,8 +17,9 @@ ANY_HOST = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is refused
 # An abort that does not arrive is no loss: a prepare that no commit follows expires by itself.
 ABORT_S = 5.0
 
-# How long an object storage is asked what lies there, and to remove it.
-STORAGE_S = 60.0
+# How long an object storage may take before a transfer, to tell what lies there and remove what is over; and as long
+# once more after one, to take the marker and remove the files.
+STORAGE_S = 120.0
 
 
 class TransportKind(StrEnum):
@@ -124,6 +125,10 @@ class WeightsConfig(ExposedConfig):
 
     @property
     def longest_wait_s(self) -> float:
-        """How long the other ranks wait for rank 0 in a collective, at worst."""
-        meet_s = STORAGE_S if isinstance(self.directory, str) else 0.0
-        return self.commit_s + ABORT_S + meet_s + self.prepare_s + self.send_s
+        """How long the other ranks wait for rank 0 in a collective at worst, the end of the sync before included."""
+        return self.commit_s + ABORT_S + self.storage_s + self.prepare_s + self.send_s
+
+    @property
+    def storage_s(self) -> float:
+        """How much of that an object storage may take, if there is one."""
+        return 2 * STORAGE_S if isinstance(self.directory, str) else 0.0

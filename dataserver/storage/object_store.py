@@ -80,24 +80,24 @@ class ObjectStorage:
 
     def list(self) -> list[ObjectInfo]:
         """See `objects.Storage`. What consoles leave to show an empty folder is no object."""
-        infos = self._attempts("").run(lambda: _list(self._connected()))
+        infos = self._attempts("", "listed").run(lambda: _list(self._connected()))
         files = [info for info in infos if info.size > 0 or not self._is_folder_mark(info)]
         return sorted(files, key=lambda info: info.path)
 
     def put(self, path: str, data: bytes) -> None:
         """See `objects.WritableStorage`."""
-        self._attempts(path).run(partial(self._write, path, data))
+        self._attempts(path, "written").run(partial(self._write, path, data))
 
     def delete(self, paths: Sequence[str]) -> None:
         """See `objects.WritableStorage`."""
+        attempts = self._attempts("", "deleted")
         for path in paths:
             with suppress(StoreNotFoundError):
-                self._attempts(path).run(partial(self._remove, path))
+                attempts.run(partial(self._remove, path))
 
-    def _attempts(self, path: str) -> Attempts:
-        generation = self._generation
+    def _attempts(self, path: str, done: str = "read") -> Attempts:
         what = f"{self.url}/{path}".rstrip("/")
-        return Attempts(f"'{what}'", self._policy, lambda: self._renew(generation))
+        return Attempts(f"'{what}'", self._policy, partial(self._renew, self._generation), done=done)
 
     def _connected(self) -> "ObjectStore":
         _check_process()

@@ -57,5 +57,5 @@ class WritableStorage(Storage, Protocol):
         ...
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove objects; one that is not there is none to remove."""
+        """Remove objects; one that is not there is none to remove. One deadline holds for all."""
         ...

@@ -65,10 +65,16 @@ class ChangedError(StorageFaultError):
 
 
 class Attempts:
-    """The tries of one call. `what` names the object in errors; `refresh` fetches credentials anew."""
+    """The tries of one call. `what` names the object in errors, `done` what is to happen to it.
 
-    def __init__(self, what: str, policy: ReadPolicy, refresh: Callable[[], None] | None = None) -> None:
+    `refresh` fetches credentials anew.
+    """
+
+    def __init__(
+        self, what: str, policy: ReadPolicy, refresh: Callable[[], None] | None = None, *, done: str = "read"
+    ) -> None:
         self._what = what
+        self._done = done
         self._policy = policy
         self._refresh = refresh
         self._limit_s = policy.deadline_s
@@ -76,7 +82,9 @@ class Attempts:
         self._in_vain = 0
 
     def run(self, operation: Callable[[], T]) -> T:
-        """The result of `operation`, tried as often as is worth it."""
+        """The result of `operation`, tried as often as is worth it; several may share one deadline, one by one."""
+        self._check_deadline("the time was over before all was asked for")
+        self._in_vain = 0
         while True:
             try:
                 return operation()
@@ -129,7 +137,7 @@ class Attempts:
             case DeniedError():
                 raise UnavailableError(
                     f"{self._what}: the storage refuses the credentials of this process, fresh ones too ({fault}). "
-                    "Check that they are there, valid, and may list and read."
+                    f"Check that they are there, valid, and allow it to be {self._done}."
                 ) from fault
         self._in_vain += 1
         if self._in_vain >= self._policy.tries:
@@ -144,4 +152,4 @@ class Attempts:
 
     def _check_deadline(self, state: str, ahead_s: float = 0.0) -> None:
         if time.monotonic() + ahead_s - self._begun > self._limit_s:
-            raise UnavailableError(f"{self._what} was not read within {self._limit_s:.3g} s: {state}.")
+            raise UnavailableError(f"{self._what} was not {self._done} within {self._limit_s:.3g} s: {state}.")

@@ -7,6 +7,7 @@
 Nothing is read before the marker is there: whoever reads has stopped serving, and a trainer may die while it writes.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -55,7 +56,10 @@ def _read_object(url: str, name: str, deadline: Deadline) -> bytes:
         storage = open_storage(url, policy=ReadPolicy(deadline_s=deadline.left_s(awaited)))
         while (info := _look(storage, name)) is None:
             time.sleep(min(POLL_OBJECT_S, deadline.left_s(awaited)))
-        return storage.read(info, 0, info.size)
+        # What is left now, for all its bytes: the wait took its part.
+        left_s = deadline.left_s(awaited)
+        policy = ReadPolicy(deadline_s=left_s, slowest_bytes=sys.maxsize, stall_s=min(ReadPolicy().stall_s, left_s))
+        return open_storage(url, policy=policy).read(info, 0, info.size)
     except DataServerError as error:
         raise ReceiveError(str(error)) from error
 

@@ -57,10 +57,7 @@ class FilesystemTransport:
         Those of a later attempt are not: whoever was displaced may not know yet.
         """
         self._folder.make(self._name)
-        for other in self._folder.syncs():
-            of_sync = OF_SYNC.fullmatch(other)
-            if of_sync and int(of_sync[1]) <= self._sync.attempt and other != self._name:
-                self._remove(other)
+        self._remove([other for other in self._folder.syncs() if self._is_over(other)])
         return Meeting(directory=self._folder.address(self._name))
 
     def join(self, group_size: int, deadline_s: float) -> None:  # noqa: ARG002 - files need no group
@@ -80,22 +77,23 @@ class FilesystemTransport:
     def complete(self, checksum: str) -> None:
         """Write the marker: what there is, and where."""
         text = json.dumps(self._marker(checksum)).encode()
-        # The names of the other files must last before that of the marker.
-        self._folder.settle(self._name)
-        self._folder.write(self._name, MARKER, (text,))
-        self._folder.settle(self._name)
+        self._folder.mark(self._name, MARKER, text)
 
     def leave(self) -> None:
         """Rank 0 deletes the files."""
         if self._world.is_first:
-            self._remove(self._name)
+            self._remove([self._name])
 
-    def _remove(self, name: str) -> None:
-        """Delete a sync's files; the next sync tries again what cannot be deleted now."""
+    def _is_over(self, other: str) -> bool:
+        of_sync = OF_SYNC.fullmatch(other)
+        return of_sync is not None and int(of_sync[1]) <= self._sync.attempt and other != self._name
+
+    def _remove(self, names: Sequence[str]) -> None:
+        """Delete syncs' files; the next sync tries again what cannot be deleted now."""
         try:
-            self._folder.remove(name)
+            self._folder.remove(names)
         except (OSError, DataServerError) as error:
-            log.warning("cannot delete %s: %s", self._folder.address(name), error)
+            log.warning("cannot delete %s: %s", ", ".join(map(self._folder.address, names)), error)
 
     def _marker(self, checksum: str) -> dict[str, Any]:
         tensors = [

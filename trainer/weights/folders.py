@@ -8,7 +8,6 @@ at once: S3, Google's and Azure's promise as much.
 
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -35,11 +34,11 @@ class SyncFolder(Protocol):
     def write(self, sync: str, file: str, parts: Sequence[bytes | memoryview]) -> None:
         """A file of `parts`, one after another."""
 
-    def settle(self, sync: str) -> None:
-        """Return when the names of all files so far will outlast a crash."""
+    def mark(self, sync: str, file: str, data: bytes) -> None:
+        """A small file, written when all others are there, which then outlasts a crash as they do."""
 
-    def remove(self, sync: str) -> None:
-        """Delete a sync and all its files; none is no fault."""
+    def remove(self, syncs: Sequence[str]) -> None:
+        """Delete syncs and all their files; none is no fault. Tries all before it raises."""
 
 
 class DirectoryFolder:
@@ -68,23 +67,40 @@ class DirectoryFolder:
         """See `SyncFolder`."""
         write_durably(self._of_run / sync / file, *parts)
 
-    def settle(self, sync: str) -> None:
+    def mark(self, sync: str, file: str, data: bytes) -> None:
         """See `SyncFolder`."""
+        # The names of the other files must last before that of the marker.
+        flush_to_disk(self._of_run / sync)
+        self.write(sync, file, (data,))
         flush_to_disk(self._of_run / sync)
 
-    def remove(self, sync: str) -> None:
+    def remove(self, syncs: Sequence[str]) -> None:
         """See `SyncFolder`."""
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self._of_run / sync)
+        faults = []
+        for sync in syncs:
+            try:
+                shutil.rmtree(self._of_run / sync)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                faults.append(str(error))
+        if faults:
+            raise OSError("; ".join(faults))
 
 
 class ObjectFolder:
-    """Objects below `url`. `send_s`: how long writing one may take. Raises `DataServerError`."""
+    """Objects below `url`. Raises `DataServerError`.
+
+    `send_s`: how long it is tried to write one that holds weights; nobody waits longer than that for the writer.
+    `syncs` and `remove` together take `STORAGE_S` at most, and so do `mark` and `remove`.
+    """
 
     def __init__(self, url: str, run: str, *, send_s: float) -> None:
         self._url = f"{url.rstrip('/')}/{run}"
-        self._storage = _storage(self._url, STORAGE_S)
-        self._written = _storage(self._url, send_s)
+        self._asked = _storage(self._url, STORAGE_S / 4)
+        self._swept = _storage(self._url, STORAGE_S / 2)
+        # Silence is no stall here: nothing comes back before the whole object is there.
+        self._written = open_writable(self._url, policy=ReadPolicy(deadline_s=send_s, stall_s=send_s))
 
     def address(self, sync: str) -> str:
         """See `SyncFolder`."""
@@ -95,7 +111,7 @@ class ObjectFolder:
 
     def syncs(self) -> list[str]:
         """See `SyncFolder`."""
-        return sorted({info.path.partition("/")[0] for info in self._storage.list()})
+        return sorted({info.path.partition("/")[0] for info in self._asked.list()})
 
     def sees(self, sync: str) -> bool:  # noqa: ARG002 - who cannot write there hears so when it writes
         """All ranks do."""
@@ -105,14 +121,17 @@ class ObjectFolder:
         """See `SyncFolder`. Holds the file once more meanwhile."""
         self._written.put(f"{sync}/{file}", b"".join(parts))
 
-    def settle(self, sync: str) -> None:
-        """Nothing."""
-
-    def remove(self, sync: str) -> None:
+    def mark(self, sync: str, file: str, data: bytes) -> None:
         """See `SyncFolder`."""
-        storage = _storage(f"{self._url}/{sync}", STORAGE_S)
-        storage.delete([info.path for info in storage.list()])
+        self._asked.put(f"{sync}/{file}", data)
+
+    def remove(self, syncs: Sequence[str]) -> None:
+        """See `SyncFolder`."""
+        over = set(syncs)
+        if over:
+            self._swept.delete([info.path for info in self._asked.list() if info.path.partition("/")[0] in over])
 
 
 def _storage(url: str, limit_s: float) -> WritableStorage:
-    return open_writable(url, policy=ReadPolicy(deadline_s=limit_s))
+    """One whose calls return within `limit_s`: the last try may begin at the deadline, and take as long itself."""
+    return open_writable(url, policy=ReadPolicy(deadline_s=limit_s / 2))

@@ -131,7 +131,7 @@ class Lead:
         )
 
     def _await_background(self) -> None:
-        """Wait for the end of the sync before: its calls have deadlines, so this has one."""
+        """Wait for the end of the sync before: its calls and what it asks of a storage have deadlines, so this has."""
         if self._background is not None:
             self._background.join()
             self._background = None

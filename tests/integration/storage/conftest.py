@@ -38,6 +38,13 @@ class Handler(BaseHTTPRequestHandler):
             fault = self.server.script.pop(0) if self.server.script else self.server.whole
         fault(self, begin, end)
 
+    def do_PUT(self) -> None:
+        count = int(self.headers["Content-Length"])
+        self.rfile.read(count)
+        with self.server.lock:
+            fault = self.server.script.pop(0) if self.server.script else self.server.taken
+        fault(self, 0, count)
+
     def ranged(self, begin: int, end: int, sent: bytes, promised: int | None = None) -> None:
         headers = {"Content-Range": f"bytes {begin}-{end - 1}/{len(DATA)}", "ETag": self.server.etag}
         self.answer(206, sent, end - begin if promised is None else promised, headers)
@@ -89,6 +96,11 @@ class FaultyS3(ThreadingHTTPServer):
     @staticmethod
     def whole(handler: Handler, begin: int, end: int) -> None:
         handler.ranged(begin, end, DATA[begin:end])
+
+    @staticmethod
+    def taken(handler: Handler, _begin: int, _end: int) -> None:
+        """What was put is there, for all the client knows."""
+        handler.answer(200, b"", 0, {"ETag": ETAG})
 
     @staticmethod
     def reset_after(count: int) -> Fault:

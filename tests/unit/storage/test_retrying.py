@@ -118,6 +118,33 @@ def test_credentials_that_stay_refused_are_a_clear_error() -> None:
     assert len(server.asked) == 2
 
 
+def test_what_was_to_be_written_is_told_so() -> None:
+    def fail(fault: Exception) -> None:
+        raise fault
+
+    refused = Attempts(WHAT, SOON, done="written")
+    with pytest.raises(UnavailableError, match=r"valid, and allow it to be written"):
+        refused.run(lambda: fail(DeniedError("403 Forbidden")))
+    late = Attempts(WHAT, ReadPolicy(deadline_s=0.05, backoff_s=3600.0), done="written")
+    with pytest.raises(UnavailableError, match=r"part-0\.parquet' was not written within 0\.05 s"):
+        late.run(lambda: fail(TransientError("reset")))
+
+
+def test_operations_one_after_another_share_one_deadline_and_each_has_its_tries() -> None:
+    attempts = Attempts(WHAT, ReadPolicy(tries=2, backoff_s=1e-4))
+    faults = [TransientError("reset"), None] * 2
+
+    def remove() -> None:
+        if faults and (fault := faults.pop(0)) is not None:
+            raise fault
+
+    attempts.run(remove)
+    attempts.run(remove)
+    assert not faults
+    with pytest.raises(UnavailableError, match=r"was not deleted within 0 s: the time was over"):
+        Attempts(WHAT, ReadPolicy(deadline_s=0.0), done="deleted").run(remove)
+
+
 def test_an_object_that_changed_is_a_damaged_store_and_not_tried_again() -> None:
     server = Server((5, TransientError("reset")), (0, ChangedError("412")))
     with pytest.raises(StoreDamagedError, match=r"part-0\.parquet' changed"):

@@ -41,6 +41,12 @@ def test_the_url_of_an_object_storage_is_left_as_it_is_and_its_calls_are_waited_
     assert objects.longest_wait_s > WeightsConfig(transport="filesystem", directory="w").longest_wait_s
 
 
+def test_the_storages_part_in_the_wait_is_counted_and_told() -> None:
+    weights = {"transport": "filesystem", "directory": "s3://bucket/weights"}
+    with pytest.raises(InvalidConfigError, match=r"must be above 875, .* and 240 for the object storage"):
+        parse_config(job({"dir": "checkpoints"}, weights) | {"parallel": {"collective_timeout_s": 875}}, "test")
+
+
 def test_where_rank_0_is_called_is_where_it_listens_unless_told() -> None:
     assert WeightsConfig(transport="gloo").called_host == "127.0.0.1"
     open_to_all = {"listen": "0.0.0.0:7000", "insecure": True, "advertise_host": "node7"}
