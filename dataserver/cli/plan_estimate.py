@@ -132,8 +132,7 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
     Rows that weights leave out or repeat are taken to be as long as the others of their source.
     """
     stage = context.stages[0]
-    tokens = [view.kept_tokens * times for view, times in zip(stage.views, stage.passes, strict=True)]
-    epoch_tokens = sum(tokens)
+    epoch_tokens = sum(stage.epoch_tokens)
     step_tokens = sum(plan.token_count for plan in plans) / len(plans)
     steps, epochs = _length(batch, plans, epoch_tokens / step_tokens)
     return {
@@ -162,7 +161,7 @@ def _estimated(context: "RunContext", batch: "BatchSpec", plans: list["Plan"]) -
                 "repeats": epochs * times,
             }
             for source, view, times, of_epoch in zip(
-                stage.order.sources, stage.views, stage.passes, tokens, strict=True
+                stage.order.sources, stage.views, stage.passes, stage.epoch_tokens, strict=True
             )
         ],
     }

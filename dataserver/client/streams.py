@@ -10,7 +10,7 @@ from dataserver.client.sequence import Sequence
 from dataserver.client.stream import StepStream
 from dataserver.client.uplink import Uplink
 from dataserver.eval_spec import EvalSpec
-from dataserver.heap import keep_freed_memory
+from dataserver.freed_memory import keep_freed_memory
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.build import built
 from dataserver.wire.evals import eval_spec_to_proto

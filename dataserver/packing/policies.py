@@ -152,7 +152,7 @@ class Packing:
         if not self._many or equally_full.max() >= bins_allowed:
             yield place(self.items, capacity=self.capacity, rule=Rule.BEST_FIT, most=bins_allowed)
         rounds = bins_allowed // self.dp_world_size
-        if rounds <= _IN_LEVELS and self.items.cost[0] * bins_allowed > self.items.cost.sum():
+        if rounds <= _IN_LEVELS and int(self.items.cost[0]) * bins_allowed > int(self.items.cost.sum()):
             yield place_in_levels(self.items, capacity=self.capacity, rounds=rounds, dp_world_size=self.dp_world_size)
 
     def _even_bins(self, first_fit: Bins) -> Bins:

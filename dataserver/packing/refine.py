@@ -139,7 +139,7 @@ def _lift(  # noqa: PLR0917
     most, ranked = held.cost[numbers].max(), ascending(held.cost, donors)
     last = len(ranked) - 1
     for number in numbers:
-        while looked_at > 0 and (most - held.cost[number]) * EVEN > most:
+        while looked_at > 0 and most - held.cost[number] > most // EVEN:
             costliest = ranked[::-1][:_DONORS].copy()
             at, looked = improve(held, number, costliest, int(TAKE_COST), most - held.cost[number], mine, others)
             looked_at -= looked

@@ -16,7 +16,7 @@ ORDER_VERSION = 3
 
 It is part of the order fingerprint, so checkpoints of another version are refused."""
 
-PLANNER_VERSION = 11
+PLANNER_VERSION = 12
 """Raise it with any change of what is made of equal samples: of the cut, the deal of a window, or `packing`.
 
 It is part of the plan digest, the seal and the deal. Checkpoints of another version go on, except inside a window."""

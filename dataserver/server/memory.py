@@ -6,7 +6,7 @@ Python's garbage collector would look at every imported module, again and again.
 import gc
 from typing import Final
 
-from dataserver.heap import keep_freed_memory
+from dataserver.freed_memory import keep_freed_memory, use_one_heap
 
 # Objects that come to be before the youngest generation is looked at: more than a plan or a message makes.
 _YOUNG_OBJECTS: Final = 50_000
@@ -14,7 +14,8 @@ _YOUNG_OBJECTS: Final = 50_000
 
 def settle() -> None:
     """Call once everything is imported and admitted."""
-    keep_freed_memory(one_heap=True)
+    keep_freed_memory()
+    use_one_heap()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)

@@ -34,7 +34,8 @@ def mixture_to_proto(number: int, stage: StageContext, begin: Place, end: Place)
     draws = sum(each.draws for each in sources)
     if not draws:
         return None
-    tokens = _target_tokens(stage, [each.target for each in sources])
+    tokens = stage.tokens_of([each.target for each in sources])
+    total = sum(tokens)
     return run_pb2.Mixture(
         stage=number,
         draws=draws,
@@ -45,18 +46,8 @@ def mixture_to_proto(number: int, stage: StageContext, begin: Place, end: Place)
                 share=each.draws / draws,
                 target_share=each.target / draws,
                 share_error=each.error / draws,
-                target_token_share=None if tokens is None else tokens[source] / sum(tokens),
+                target_token_share=tokens[source] / total if tokens else None,
             )
             for source, each in enumerate(sources)
         ],
     )
-
-
-def _target_tokens(stage: StageContext, targets: list[float]) -> list[float] | None:
-    """Tokens that so many rows of each source have on average; None where lengths are only known once they are read."""
-    if any(target and not view.kept_tokens for target, view in zip(targets, stage.views, strict=True)):
-        return None
-    return [
-        target * view.kept_tokens / view.rows if target else 0.0
-        for target, view in zip(targets, stage.views, strict=True)
-    ]

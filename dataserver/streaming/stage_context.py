@@ -1,6 +1,8 @@
 """A stage and this server's stores: its sample table, and its place in the plan of a run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from dataserver.batching.table import SourceTable
 from dataserver.errors import DataServerError, InvalidSpecError, StoreDamagedError
@@ -17,9 +19,9 @@ from dataserver.streaming.message_size import check_message_size
 from dataserver.streaming.samplers import sampler_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StageContext:
-    """What serving a stage needs."""
+    """What serving a stage needs. Not slotted, for what is worked out once."""
 
     order: OrderSpec
     stores: tuple[Store, ...]
@@ -48,16 +50,27 @@ class StageContext:
         counts = self.planned.order.epoch_counts
         return tuple(count / view.rows if count else 0.0 for count, view in zip(counts, self.views, strict=True))
 
-    @property
-    def token_shares(self) -> dict[str, float]:
-        """The part of an epoch's tokens that comes from each store, by the mean lengths of their rows.
+    @cached_property
+    def epoch_tokens(self) -> tuple[float, ...]:
+        """Tokens that an epoch takes of each source, as `tokens_of` its rows."""
+        return self.tokens_of(self.planned.order.epoch_counts)
 
-        Without those whose lengths are only known once rows are read there is no such part: empty.
+    @cached_property
+    def token_shares(self) -> Mapping[str, float]:
+        """The part of an epoch's tokens that comes from each store; empty where `epoch_tokens` are not known."""
+        total = sum(self.epoch_tokens)
+        return {store: tokens / total for store, tokens in zip(self.store_names, self.epoch_tokens, strict=False)}
+
+    def tokens_of(self, rows: Sequence[float]) -> tuple[float, ...]:
+        """Tokens of so many rows of each source, by the mean lengths of its rows.
+
+        Empty where one of them has lengths that are only known once rows are read.
         """
-        tokens = [view.kept_tokens * passes for view, passes in zip(self.views, self.passes, strict=True)]
-        if any(passes and not of_source for passes, of_source in zip(self.passes, tokens, strict=True)):
-            return {}
-        return {store: of_source / sum(tokens) for store, of_source in zip(self.store_names, tokens, strict=True)}
+        if any(count and not view.kept_tokens for count, view in zip(rows, self.views, strict=True)):
+            return ()
+        return tuple(
+            count * view.kept_tokens / view.rows if count else 0.0 for count, view in zip(rows, self.views, strict=True)
+        )
 
     def check_unchanged(self) -> None:
         """Raise `StoreDamagedError` if a store changed since it was admitted. Blocks on the file system."""

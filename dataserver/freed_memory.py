@@ -23,19 +23,25 @@ _KEPT_BYTES: Final = 256 << 20
 
 
 @functools.cache
-def keep_freed_memory(*, one_heap: bool = False) -> None:
-    """Tell glibc, for this process, once. Elsewhere, and where the environment tells it already, nothing is done.
+def keep_freed_memory() -> None:
+    """Tell glibc, once a process. Elsewhere, and where the environment says what to do with memory, nothing is done."""
+    if libc := _libc():
+        # One without the other does nothing: to set either ends glibc's own choice of both.
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
-    `one_heap`: for all threads, which then wait for each other but do not each keep as much.
-    """
+
+@functools.cache
+def use_one_heap() -> None:
+    """The same for one heap for all threads, which then wait for each other but do not each keep as much."""
+    if libc := _libc():
+        libc.mallopt(_M_ARENA_MAX, 1)
+
+
+def _libc() -> ctypes.CDLL | None:
+    """Glibc, where it may be told anything."""
     told = any(name.startswith("MALLOC_") for name in os.environ) or "glibc.malloc" in os.getenv("GLIBC_TUNABLES", "")
     if sys.platform != "linux" or told:
-        return
+        return None
     libc = ctypes.CDLL(None)
-    if not hasattr(libc, "gnu_get_libc_version"):
-        return
-    # One without the other does nothing: to set either ends glibc's own choice of both.
-    libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
-    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-    if one_heap:
-        libc.mallopt(_M_ARENA_MAX, 1)
+    return libc if hasattr(libc, "gnu_get_libc_version") else None

@@ -8,9 +8,9 @@ import pytest
 
 # Touches 64 blocks of 2 MiB, each freed before the next, and prints how many pages the kernel had to give for them.
 PROGRAM = """
-import resource
-from dataserver.heap import keep_freed_memory
-keep_freed_memory(one_heap={one_heap})
+import ctypes, resource
+from dataserver.freed_memory import keep_freed_memory, use_one_heap
+{first}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 bytes(2 << 20)
@@ -22,11 +22,17 @@ for number in range(64):
 print(faults() - before)
 """
 
+CLIENT = "keep_freed_memory()"
+SERVER = "keep_freed_memory(); use_one_heap()"
 
-def faults(*, one_heap: bool = False, **environment: str) -> int:
+# M_MMAP_THRESHOLD as it is where nobody says anything: what it allows comes from the kernel.
+TOLD_OTHERWISE = "ctypes.CDLL(None).mallopt(-3, 128 << 10)"
+
+
+def faults(first: str, **environment: str) -> int:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(one_heap=one_heap)],
+        [sys.executable, "-c", PROGRAM.format(first=first)],
         env=kept | environment,
         check=True,
         capture_output=True,
@@ -41,11 +47,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("one_heap", [False, True])
-def test_blocks_that_are_freed_are_taken_again_without_the_kernel(one_heap: bool) -> None:
+@pytest.mark.parametrize("first", [CLIENT, SERVER])
+def test_blocks_that_are_freed_are_taken_again_without_the_kernel(first: str) -> None:
     # 64 times 3 MiB are 49,152 pages; the first time they must come from somewhere.
-    assert faults(one_heap=one_heap) < 2_000
+    assert faults(first) < 2_000
+
+
+@pytest.mark.parametrize("later", [CLIENT, SERVER])
+def test_glibc_is_told_once_whoever_asks_again(later: str) -> None:
+    assert faults("; ".join((CLIENT, TOLD_OTHERWISE, later))) > 30_000
 
 
 def test_what_the_environment_says_of_memory_stands() -> None:
-    assert faults(MALLOC_MMAP_THRESHOLD_="131072") > 30_000
+    assert faults(CLIENT, MALLOC_MMAP_THRESHOLD_="131072") > 30_000
