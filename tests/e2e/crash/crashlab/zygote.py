@@ -56,7 +56,7 @@ def warm_up() -> None:
     """Have what servers compile loaded, and what pyarrow imports at the first array."""
     none = np.zeros(0, dtype=np.int64)
     for token_bytes in (2, 4):
-        prepare_decoded(token_bytes, Destination.of(none, token_bytes=token_bytes, mask=True, weights=False))
+        prepare_decoded(token_bytes, Destination.end_to_end(none, token_bytes=token_bytes, mask=True, weights=False))
     pa.array([0])
 
 
