@@ -55,9 +55,10 @@ def encode_planned(
 
     With `pad_to` the positions of each are a multiple of that, and never none; 0: no padding.
     """
-    places, begins = _places(plan, rounds, dp_rank, alignment, pad_to)
-    indices = np.concatenate([plan.rounds[index][dp_rank] for index in rounds])
+    members = [plan.rounds[index][dp_rank] for index in rounds]
+    indices = np.concatenate(members)
     lengths = plan.lengths[indices]
+    places, begins = _places(rounds, [len(each) for each in members], footprints(lengths, alignment), pad_to)
     size, covered = places[-1].positions.stop, alignment == 1 and not pad_to
     room = table.room(begins, size, covered=covered)
     table.read(plan.samples.take(indices), lengths, room)
@@ -92,22 +93,24 @@ class _Place:
 
 
 def _places(
-    plan: Plan, rounds: range, dp_rank: int, alignment: int, pad_to: int
+    rounds: range, counts: Sequence[int], occupied: NDArray[np.int64], pad_to: int
 ) -> tuple[list[_Place], NDArray[np.int64]]:
-    """The place of each micro-batch, and the position at which each row of all of them begins, int64[n]."""
+    """The place of each micro-batch, and the position at which each row of all of them begins, int64[n].
+
+    `counts`: how many rows each has. `occupied`: int64[n], positions of each row.
+    """
     places: list[_Place] = []
     begins: list[NDArray[np.int64]] = []
     row = at = 0
-    for index in rounds:
-        members = plan.rounds[index][dp_rank]
-        occupied = footprints(plan.lengths[members], alignment)
-        ends = np.cumsum(occupied)
-        size = int(ends[-1]) if len(members) else 0
+    for index, count in zip(rounds, counts, strict=True):
+        rows = slice(row, row + count)
+        ends = np.cumsum(occupied[rows])
+        size = int(ends[-1]) if count else 0
         if pad_to:
             size = max(1, -(-size // pad_to)) * pad_to
-        begins.append(at + ends - occupied)
-        places.append(_Place(round_index=index, rows=slice(row, row + len(members)), positions=slice(at, at + size)))
-        row, at = row + len(members), at + size
+        begins.append(at + ends - occupied[rows])
+        places.append(_Place(round_index=index, rows=rows, positions=slice(at, at + size)))
+        row, at = row + count, at + size
     return places, np.concatenate(begins)
 
 

@@ -19,9 +19,8 @@ def seal_opening(connection: Connection, run: RunRow, number: int, now: float) -
     if read(connection, run, 0) is not None:
         return
     landed = reports.has_landed(connection, run, number)
-    held = bool(wishes.live_holds(connection, run, now))
-    requested = wishes.is_requested(connection, run, number) and not landed
-    flag = step_rules.sync_flag(requested=requested, held=held)
+    requested, held = wishes.of_version(connection, run, number, now)
+    flag = step_rules.sync_flag(requested=requested and not landed, held=held)
     _write(connection, run, 0, reports.newest_version(connection, run, number), sync_weights=flag, now=now)
 
 
@@ -123,10 +122,10 @@ def is_pending(connection: Connection, run: RunRow, number: int) -> bool:
 
 def _closing(connection: Connection, run: RunRow, *, deadline: float, now: float) -> offer_rules.Closing:
     number, offered = run.sealed_step, last_number(connection, run)
-    requested = run.last_requested or wishes.is_requested(connection, run, number)
+    requested, held = wishes.of_version(connection, run, number, now)
     wanted = offer_rules.is_wanted(
-        requested=requested,
-        held=bool(wishes.live_holds(connection, run, now)),
+        requested=requested or run.last_requested,
+        held=held,
         landed=reports.has_landed(connection, run, number),
     )
     offers = schema.offers

@@ -59,44 +59,24 @@ class Metrics:
         )
 
     def _runs(self, registry: CollectorRegistry) -> None:
-        self.packing = Gauge(
-            "dataserver_packing",
-            "How well the last sealed step of a run is packed, by figure.",
-            ["run", "figure"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
+        def latest(name: str, text: str, *labels: str) -> Gauge:
+            """Of a run; where several processes tell of it, what was told last."""
+            return Gauge(name, text, ("run", *labels), registry=registry, multiprocess_mode="mostrecent")
+
+        self.packing = latest(
+            "dataserver_packing", "How well the last sealed step of a run is packed, by figure.", "figure"
         )
-        self.run_tokens = Gauge(
-            "dataserver_run_tokens",
-            "Tokens in the sealed steps of a run, without padding, by store.",
-            ["run", "store"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
+        self.run_tokens = latest(
+            "dataserver_run_tokens", "Tokens in the sealed steps of a run, without padding, by store.", "store"
         )
-        self.token_share = Gauge(
-            "dataserver_run_token_share",
-            "Part of these tokens that came from a store.",
-            ["run", "store"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self.target_token_share = Gauge(
+        self.token_share = latest("dataserver_run_token_share", "Part of these tokens that came from a store.", "store")
+        self.target_token_share = latest(
             "dataserver_run_target_token_share",
             "Part of an epoch's tokens that comes from a store, in the stage of the last sealed step. NaN: not known.",
-            ["run", "store"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
+            "store",
         )
-        self.sealed_step = Gauge(
-            "dataserver_sealed_step", "Last step sealed.", ["run"], registry=registry, multiprocess_mode="mostrecent"
-        )
-        self.consumed_step = Gauge(
-            "dataserver_consumed_step",
-            "Last step that every rank acknowledged.",
-            ["run"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
+        self.sealed_step = latest("dataserver_sealed_step", "Last step sealed.")
+        self.consumed_step = latest("dataserver_consumed_step", "Last step that every rank acknowledged.")
 
     def _syncs(self, registry: CollectorRegistry) -> None:
         self.sync_requests = Counter(
@@ -196,9 +176,8 @@ class Metrics:
     def forget_run(self, run: str) -> None:
         """Drop the series of a run that is deleted. Where several processes add up, they stay until the restart."""
         with warnings.catch_warnings(action="ignore"):
-            for gauge in (self.packing, self.run_tokens, self.token_share, self.target_token_share):
-                gauge.remove_by_labels({"run": run})
-            for gauge in (self.sealed_step, self.consumed_step):
+            of_run = (self.packing, self.run_tokens, self.token_share, self.target_token_share)
+            for gauge in (*of_run, self.sealed_step, self.consumed_step):
                 gauge.remove_by_labels({"run": run})
             for counter in (self.sync_requests, self.sync_reports, self.sync_stamps):
                 counter.remove_by_labels({"run": run})
