@@ -6,6 +6,7 @@ PostgreSQL: `synchronous_commit = on` whatever the server's default is; writers 
 """
 
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from dataserver.database.boot_clock import BootClock
-from dataserver.database.faults import fault_of
+from dataserver.database.faults import fault_of, is_busy
 from dataserver.database.filesystem import refuse_network_filesystem
 from dataserver.database.same_file import SameFile
 from dataserver.database.transactions import MODE, NOTE, OUTSIDE, READ, Database
@@ -21,6 +22,8 @@ from dataserver.errors import InvalidConfigError
 
 # How long a statement waits for another process's lock. Transactions take milliseconds.
 BUSY_TIMEOUT_S = 15.0
+# Where SQLite does not wait by itself: how often it is asked again.
+BUSY_RETRY_S = 0.02
 CONNECT_TIMEOUT_S = 10
 POOL_SIZE = 16
 # Any number that nobody else locks: two processes that start together create their tables one by one.
@@ -82,9 +85,21 @@ def _open_sqlite(url: URL, what: str) -> Database:
 
 
 def _switch_to_wal(engine: Engine, name: str) -> None:
-    """Make the file keep a write-ahead log, from now on for everyone."""
+    """Make the file keep a write-ahead log, from now on for everyone.
+
+    SQLite waits here for who reads, but not for who is about to write, which another process is that opens a new file
+    at the same time: it would hold a lock of its own meanwhile.
+    """
+    until = time.monotonic() + BUSY_TIMEOUT_S
     with engine.connect().execution_options(**{MODE: OUTSIDE}) as connection:
-        mode = connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
+        while True:
+            try:
+                mode = connection.exec_driver_sql("PRAGMA journal_mode = WAL").scalar_one()
+                break
+            except DBAPIError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+                time.sleep(BUSY_RETRY_S)
     if mode != "wal":
         raise InvalidConfigError(
             f"{name}: SQLite keeps no write-ahead log here (journal mode {mode!r}); put the file on a local disk"

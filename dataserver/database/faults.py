@@ -33,6 +33,11 @@ def wants_retry(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _POSTGRES_RETRY
 
 
+def is_busy(error: DBAPIError) -> bool:
+    """Whether another process has the SQLite file locked just now."""
+    return getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 def fault_of(error: DBAPIError, name: str) -> DataServerError:
     """What to raise for `error`; `name` names the database in it."""
     if isinstance(error.orig, sqlite3.Error):

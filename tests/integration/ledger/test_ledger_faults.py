@@ -5,6 +5,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,30 @@ def test_writes_are_durable_whatever_the_servers_default_is(database):
     for mode, allowed in expected.items():
         run = getattr(database, mode)
         assert run(lambda c: c.execute(text(setting)).scalar_one()) in allowed, mode
+
+
+def test_a_file_that_another_process_is_about_to_write_is_waited_for(tmp_path):
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as pool:
+            opening = pool.submit(open_ledger, f"sqlite:///{path}", lease_s=30)
+            with pytest.raises(TimeoutError):
+                opening.result(timeout=1)
+            other.execute("COMMIT")
+            with closing(opening.result(timeout=60)) as ledger:
+                assert ledger.list_runs(10) == []
+
+
+def test_a_file_that_stays_locked_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", 0.1)
+    path = tmp_path / "ledger.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(UnavailableError, match=r"ledger\.db: another process has locked it for too long"):
+            open_ledger(f"sqlite:///{path}", lease_s=30)
 
 
 def test_an_sqlite_ledger_keeps_a_write_ahead_log(tmp_path):
