@@ -117,11 +117,11 @@ class TextSources:
             "index_dir": str(self._config.index_dir or default_index_dir()),
             "log_format": self._config.log_format,
         }
-        process = _begun(job)
+        process = _begun()
         loop = asyncio.get_running_loop()
         try:
             last = await asyncio.to_thread(
-                _heard, process, lambda info: loop.call_soon_threadsafe(self._tell, name, info)
+                _heard, process, job, lambda info: loop.call_soon_threadsafe(self._tell, name, info)
             )
         finally:
             _end(process)
@@ -139,23 +139,24 @@ class TextSources:
             self._announcer.rendering(name, info)
 
 
-def _begun(job: dict[str, Any]) -> Process:
+def _begun() -> Process:
     """By `subprocess`, which spawns without a fork that gRPC would hear of; the event loop's own way does not."""
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "dataserver.server.render_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         # A group of its own, so that it ends with the processes that it starts.
         start_new_session=True,
     )
-    if process.stdin is not None:
-        process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.flush()
-    return process
 
 
-def _heard(process: Process, tell: Callable[[RenderingInfo], object]) -> dict[str, Any]:
-    """What the process says at last; on the way how far it is. Blocks until it ends."""
+def _heard(process: Process, job: dict[str, Any], tell: Callable[[RenderingInfo], object]) -> dict[str, Any]:
+    """What the process says at last of its job; on the way how far it is. Blocks until it ends."""
+    # One that died before it read says so by its status.
+    with contextlib.suppress(BrokenPipeError):
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(job).encode() + b"\n")
+            process.stdin.flush()
     last: dict[str, Any] = {}
     for line in process.stdout or ():
         last = json.loads(line)
