@@ -6,10 +6,11 @@
 
 Without torchrun, `trainer CONFIG.toml ...` is a job of one rank. A rank that fails says so in one
 line, naming itself and the cause, keeps the trace in `trainer-rank-N.log` beside the checkpoints,
-and exits with code 1; torchrun then ends the others.
+and exits with code 1; torchrun then ends the others. One that native code ends says where it was.
 """
 
 import argparse
+import faulthandler
 import logging
 import os
 import sys
@@ -76,18 +77,32 @@ def _train(words: Sequence[str]) -> int:
     return _run(config, rank, options)
 
 
-def _run(config: TrainerConfig, rank: str, options: argparse.Namespace) -> int:
+def _run(config: TrainerConfig, rank: str, options: argparse.Namespace) -> NoReturn:
+    faulthandler.enable()
     try:
         from trainer.job import run_job  # noqa: PLC0415 - imports torch
 
         run_job(config, options.data_endpoint, os.environ, resume=options.resume, take_over=options.take_over)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last place that can name rank and cause
-        _fail(config, rank, error)
-    return 0
+        _tell(config, rank, error)
+        end_rank(1)
+    end_rank(0)
 
 
-def _fail(config: TrainerConfig, rank: str, error: BaseException) -> NoReturn:
-    """Say what failed and end at once: a collective's threads must not keep a failed rank alive."""
+def end_rank(code: int) -> NoReturn:
+    """End this process at once, with nothing left to close but what is printed.
+
+    A collective's threads must not keep a failed rank alive. Nor may they fail one that is done: Python's own end frees
+    what a thread of gloo may be about to free, which then aborts, and torchrun takes the job for a failed one.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _tell(config: TrainerConfig, rank: str, error: BaseException) -> None:
+    """Say what failed, in one line, and keep the trace."""
     trace = config.checkpoint.dir / f"trainer-rank-{rank}.log"
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {_one_line(error)}"
     try:
@@ -100,8 +115,6 @@ def _fail(config: TrainerConfig, rank: str, error: BaseException) -> NoReturn:
     except OSError as unwritable:
         trace = Path(f"(no trace: {unwritable})")
     print(f"trainer: rank {rank}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(1)
 
 
 def _one_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch.distributed as dist
 from recording import RecordingFeed
 
+from trainer.cli import end_rank
 from trainer.config_file import load_config
 from trainer.data import Endpoint
 from trainer.launch import join_world, start_collectives
@@ -31,3 +32,4 @@ def main(config_file: Path, endpoint: str, records: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    end_rank(0)

@@ -71,3 +71,35 @@ def test_a_lone_rank_tells_its_threads_and_an_interrupt_is_called_one(tmp_path: 
         last = trainer.stderr.read().splitlines()[-1]
     assert last.startswith("trainer: rank 0: interrupted [trace: ")
     assert trainer.returncode == 1
+
+
+@pytest.mark.timeout(120)
+def test_a_rank_that_native_code_ends_says_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "train.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "trainer", "train.toml", "--data-endpoint", "127.0.0.1:1"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as trainer:
+        assert trainer.stderr is not None
+        assert any("torch computes with" in line for line in trainer.stderr)
+        trainer.send_signal(signal.SIGABRT)
+        last = trainer.stderr.read()
+    assert "Fatal Python error: Aborted" in last
+    assert "in run_job" in last
+    assert trainer.returncode == -signal.SIGABRT
+
+
+# What it leaves behind aborts when Python's end frees it, as a thread of gloo may.
+DONE = """
+import os, sys
+from trainer.cli import end_rank
+class Left:
+    def __del__(self, abort=os.abort):
+        abort()
+sys.modules["left"] = Left()
+print("done")
+end_rank(0)
+"""
+
+
+def test_a_rank_that_is_done_is_not_failed_by_what_python_frees_at_its_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", DONE], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "done\n")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -148,7 +149,10 @@ class Stage:
             time.sleep(0.05)
 
     def log(self) -> str:
-        return (self.directory / "trainer.log").read_text()
+        """What the ranks said, without the configurations they print and torchrun's own traces."""
+        text = (self.directory / "trainer.log").read_text()
+        text = re.sub(r"(?ms)^(attempt \d+, configuration):\n\{\n.*?^\}\n", r"\1\n", text)
+        return re.sub(r"(?m)^Traceback \(most recent call last\):\n(?:^ .*\n)+", "", text)
 
     def entries(self) -> list[dict[str, Any]]:
         return [json.loads(line) for book in self.books.iterdir() for line in book.read_text().splitlines()]
