@@ -58,60 +58,50 @@ def encode_planned(
     members = [plan.rounds[index][dp_rank] for index in rounds]
     indices = np.concatenate(members)
     lengths = plan.lengths[indices]
-    places, begins = _places(rounds, [len(each) for each in members], footprints(lengths, alignment), pad_to)
-    size, covered = places[-1].positions.stop, alignment == 1 and not pad_to
+    counts = np.array([len(each) for each in members])
+    row_ends, position_ends, begins = _places(counts, footprints(lengths, alignment), pad_to)
+    size, covered = position_ends[-1], alignment == 1 and not pad_to
     room = table.room(begins, size, covered=covered)
     table.read(plan.samples.take(indices), lengths, room)
     if room.tokens is None or room.loss_mask is None:
         raise InternalError("micro-batches were gathered without tokens or without a mask")
     parts: list[Payload] = []
     ends: list[int] = []
-    for place in places:
+    rows, positions = slice(0), slice(0)
+    for index, row_end, position_end in zip(rounds, row_ends, position_ends, strict=True):
+        rows, positions = slice(rows.stop, row_end), slice(positions.stop, position_end)
         found = micro_batch_parts(
             step=plan.step,
-            round_index=place.round_index,
+            round_index=index,
             sync_weights=sync_weights,
             alignment=alignment,
-            lengths=lengths[place.rows],
-            tokens=room.tokens[place.positions],
-            loss_mask=room.loss_mask[place.positions],
-            loss_weight=None if room.loss_weight is None else room.loss_weight[place.positions],
-            images=_images(room, place.rows, table.images) if plan.is_image_round(place.round_index) else None,
+            lengths=lengths[rows],
+            tokens=room.tokens[positions],
+            loss_mask=room.loss_mask[positions],
+            loss_weight=None if room.loss_weight is None else room.loss_weight[positions],
+            images=_images(room, rows, table.images) if plan.is_image_round(index) else None,
         )
         parts += found
         ends.append((ends[-1] if ends else 0) + sum(map(len, found)))
     return Encoded(data=b"".join(parts), ends=tuple(ends), tokens=int(lengths.sum()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where a micro-batch lies among those that are read with it."""
-
-    round_index: int
-    rows: slice
-    positions: slice
-
-
 def _places(
-    rounds: range, counts: Sequence[int], occupied: NDArray[np.int64], pad_to: int
-) -> tuple[list[_Place], NDArray[np.int64]]:
-    """The place of each micro-batch, and the position at which each row of all of them begins, int64[n].
+    counts: NDArray[np.int64], occupied: NDArray[np.int64], pad_to: int
+) -> tuple[list[int], list[int], NDArray[np.int64]]:
+    """Where each micro-batch ends among the rows and the positions of all, and where each row begins, int64[n].
 
-    `counts`: how many rows each has. `occupied`: int64[n], positions of each row.
+    `counts`: int64[k], how many rows each has. `occupied`: int64[n], positions of each row.
     """
-    places: list[_Place] = []
-    begins: list[NDArray[np.int64]] = []
-    row = at = 0
-    for index, count in zip(rounds, counts, strict=True):
-        rows = slice(row, row + count)
-        ends = np.cumsum(occupied[rows])
-        size = int(ends[-1]) if count else 0
-        if pad_to:
-            size = max(1, -(-size // pad_to)) * pad_to
-        begins.append(at + ends - occupied[rows])
-        places.append(_Place(round_index=index, rows=rows, positions=slice(at, at + size)))
-        row, at = row + count, at + size
-    return places, np.concatenate(begins)
+    behind = np.concatenate(([0], occupied.cumsum()))
+    row_ends = counts.cumsum()
+    row_begins = row_ends - counts
+    sizes = behind[row_ends] - behind[row_begins]
+    if pad_to:
+        sizes = np.maximum(1, -(-sizes // pad_to)) * pad_to
+    position_ends = sizes.cumsum()
+    begins = behind[:-1] + np.repeat(position_ends - sizes - behind[row_begins], counts)
+    return row_ends.tolist(), position_ends.tolist(), begins
 
 
 def _images(read: Destination, rows: slice, images: ImageFormat | None) -> ImageSlices | None:

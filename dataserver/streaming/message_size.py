@@ -17,12 +17,12 @@ def largest_message_bytes(
 ) -> int:
     """Bound on the bytes of one micro-batch.
 
-    Tokens, one mask bit each, four bytes of weight, and lengths: a varint of one byte covers at least two tokens, as no
-    sample is shorter. Images: no row has more than `image_bytes_per_token` for each of its tokens, so no bin has.
+    Tokens, one mask bit each, four bytes of weight, and lengths: four bytes cover at least two tokens, as no sample is
+    shorter. Images: no row has more than `image_bytes_per_token` for each of its tokens, so no bin has.
     """
     tokens = batch.micro_batch_tokens
     token_bytes += 4 * weighted + image_bytes_per_token
-    return tokens * token_bytes + -(-tokens // 8) + -(-tokens // 2) + MESSAGE_OVERHEAD_BYTES
+    return tokens * token_bytes + -(-tokens // 8) + 2 * tokens + MESSAGE_OVERHEAD_BYTES
 
 
 def check_message_size(batch: BatchSpec, table: SourceTable, stores: Sequence[Store], max_message_bytes: int) -> None:

@@ -37,7 +37,7 @@ ENCODED_AHEAD = 2
 
 # What a group of small micro-batches may come to. A message costs the two sides some tenths of a millisecond whatever
 # its size, which is no more than copying this much does.
-TOGETHER_BYTES = 1 << 20
+TOGETHER_BYTES = 7 << 18
 
 # How long a message under way may take when the stream is to end.
 LAST_WRITE_S = 5.0

@@ -12,11 +12,18 @@ Payload = bytes | memoryview
 
 def field(tag: int, payload: Payload) -> list[Payload]:
     """A length-delimited field in parts; none where it is empty, as protobuf writes it."""
-    return [varint(tag), varint(len(payload)), payload] if len(payload) else []
+    return [header(tag, len(payload)), payload] if len(payload) else []
+
+
+def header(tag: int, size: int) -> bytes:
+    """What stands before the `size` bytes of a length-delimited field."""
+    return varint(tag) + varint(size)
 
 
 def varint(value: int) -> bytes:
     """Write a number that is not negative."""
+    if value <= 0x7F:
+        return bytes((value,))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -36,11 +43,13 @@ def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
             return value, begin
 
 
-def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """Yield the tag, the whole field and its payload, for each field of a message."""
-    begin = 0
-    while begin < len(data):
-        tag, payload = read_varint(data, begin)
+def fields_of(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the tag of each field of a message, and where it, its payload and what follows it begin."""
+    begin, size = 0, len(data)
+    while begin < size:
+        tag, payload = data[begin], begin + 1
+        if tag >= 0x80:
+            tag, payload = read_varint(data, begin)
         wire_type = tag & 7
         if wire_type == 0:
             _, end = read_varint(data, payload)
@@ -53,7 +62,7 @@ def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
             end = payload + 4
         else:
             raise DecodeError(f"wire type {wire_type}")
-        if end > len(data):
+        if end > size:
             raise DecodeError("a field ends behind its message")
-        yield tag, data[begin:end], data[payload:end]
+        yield tag, begin, payload, end
         begin = end

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2
-from dataserver.wire.fields import Payload, field, fields_of, varint
+from dataserver.wire.fields import Payload, field, fields_of, header
 
 _PIXEL_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
@@ -67,7 +67,7 @@ def encode_images(images: ImageSlices) -> list[Payload]:
     )
     parts: list[Payload] = [small.SerializeToString(), *field(_GRID, b"".join(images.grids))]
     if length := sum(map(len, images.pixels)):
-        parts += [varint(_PIXELS), varint(length), *images.pixels]
+        parts += [header(_PIXELS, length), *images.pixels]
     return parts
 
 
@@ -77,13 +77,13 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
     Raises `ChecksumMismatchError`, which begins with `where`, when its parts do not fit together.
     """
     small, grid_bytes, pixel_bytes = bytearray(), data[:0], data[:0]
-    for tag, whole, payload in fields_of(data):
+    for tag, begin, payload, end in fields_of(data):
         if tag == _GRID:
-            grid_bytes = payload
+            grid_bytes = data[payload:end]
         elif tag == _PIXELS:
-            pixel_bytes = payload
+            pixel_bytes = data[payload:end]
         else:
-            small += whole
+            small += data[begin:end]
     message = batch_service_pb2.Images.FromString(bytes(small))
     counts = np.array(message.counts, dtype=np.int64)
     images = int(counts.sum())

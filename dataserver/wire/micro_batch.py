@@ -4,12 +4,11 @@ Protobuf's Python runtime copies the token bytes once to build the message and o
 serialise it, and once to read it. So the large fields are written and read by hand here,
 as exactly the bytes that any protobuf implementation would write:
 
-    response tag | length | small fields (by protobuf) | loss_mask tag, length, bits | padding |
+    response tag | length | small fields (by protobuf) | lengths tag, length, numbers | loss_mask tag, length, bits |
         loss_weight tag, length, floats | images tag, length, `images` | tokens tag, length, bytes
-
-Encoding: https://protobuf.dev/programming-guides/encoding/.
 """
 
+import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,17 +19,20 @@ from numpy.typing import NDArray
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.checksum import checksum_of
-from dataserver.wire.fields import Payload, field, fields_of, varint
+from dataserver.wire.fields import Payload, field, fields_of, header
 from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
 
 NO_TARGET: Final = -100
 """Label of a position that predicts nothing; the value that PyTorch's cross entropy ignores."""
 
 _TOKEN_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
+_LENGTH_TYPE: Final = np.dtype("<u4")
+_WEIGHT_TYPE: Final = np.dtype("<f4")
 
 # Field number << 3 | wire type; 2 is length-delimited.
-_RESPONSE_MICRO_BATCH: Final = 3 << 3 | 2
-_LOSS_MASK: Final = 9 << 3 | 2
+_MICRO_BATCH: Final = 3 << 3 | 2
+_LENGTHS: Final = 9 << 3 | 2
+_LOSS_MASK: Final = 10 << 3 | 2
 _LOSS_WEIGHT: Final = 11 << 3 | 2
 _IMAGES: Final = 12 << 3 | 2
 _TOKENS: Final = 15 << 3 | 2
@@ -136,37 +138,35 @@ def micro_batch_parts(
     `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. `loss_weight`: float32[m].
     Positions of those beyond the sub-sequences' are padding. `images`: those of n sub-sequences, in an image round.
     """
-    token_bytes = np.ascontiguousarray(tokens, dtype=_TOKEN_TYPES[tokens.itemsize]).data.cast("B")
-    mask_bytes = np.packbits(loss_mask, bitorder="little").tobytes()
-    weight_bytes: Payload = (
-        b"" if loss_weight is None else np.ascontiguousarray(loss_weight, dtype="<f4").data.cast("B")
-    )
-    image_parts = [] if images is None else encode_images(images)
     occupied = footprints(lengths, alignment)
-    starts = np.cumsum(occupied) - occupied
+    ends = occupied.cumsum()
+    # The first token of a sub-sequence has no predecessor, and is nobody's target.
+    first_targets = np.count_nonzero(loss_mask[ends - occupied])
     message = pb.MicroBatch(
         step=step,
         round=round_index,
         sync_weights=sync_weights,
         token_bytes=tokens.itemsize,
         alignment=alignment,
-        lengths=lengths.tolist(),
-        target_count=int(np.count_nonzero(loss_mask)) - int(np.count_nonzero(loss_mask[starts])),
+        target_count=int(np.count_nonzero(loss_mask) - first_targets),
+        padding=len(tokens) - (int(ends[-1]) if len(ends) else 0),
     )
-    # Protobuf writes fields by number, so this one stands between the large ones.
-    padding = pb.MicroBatch(padding=len(tokens) - int(occupied.sum()))
+    length_bytes = _bytes_of(lengths, _LENGTH_TYPE)
+    mask_bytes = np.packbits(loss_mask, bitorder="little").data
+    weight_bytes = b"" if loss_weight is None else _bytes_of(loss_weight, _WEIGHT_TYPE)
+    token_bytes = _bytes_of(tokens, _TOKEN_TYPES[tokens.itemsize])
+    image_parts = [] if images is None else encode_images(images)
     message.checksum = checksum_of(
-        message, lengths, padding.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+        message, lengths=length_bytes, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
     )
     parts: list[Payload] = [message.SerializeToString()]
+    parts += field(_LENGTHS, length_bytes)
     parts += field(_LOSS_MASK, mask_bytes)
-    parts += [padding.SerializeToString()]
     parts += field(_LOSS_WEIGHT, weight_bytes)
     if images is not None:
-        parts += [varint(_IMAGES), varint(sum(map(len, image_parts))), *image_parts]
+        parts += [header(_IMAGES, sum(map(len, image_parts))), *image_parts]
     parts += field(_TOKENS, token_bytes)
-    length = sum(map(len, parts))
-    return [varint(_RESPONSE_MICRO_BATCH), varint(length), *parts]
+    return [header(_MICRO_BATCH, sum(map(len, parts))), *parts]
 
 
 def decode_micro_batches(data: bytes) -> list[MicroBatch]:
@@ -175,55 +175,59 @@ def decode_micro_batches(data: bytes) -> list[MicroBatch]:
     Raises `ChecksumMismatchError` when a bit of it differs from what was sent.
     """
     try:
-        return [_decode(payload) for tag, _, payload in fields_of(memoryview(data)) if _is_micro_batch(tag)]
-    except (DecodeError, IndexError, OverflowError) as error:
+        whole = memoryview(data)
+        return [_decode(whole[begin:end]) for tag, _, begin, end in fields_of(whole) if _is_micro_batch(tag)]
+    except (DecodeError, IndexError, OverflowError, struct.error) as error:
         raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batches") from error
 
 
 def are_micro_batches(data: bytes) -> bool:
     """Tell whether a serialized `StreamMicroBatchesResponse` carries micro-batches."""
-    return data[:1] == bytes([_RESPONSE_MICRO_BATCH])
+    return data[:1] == bytes([_MICRO_BATCH])
 
 
 def _is_micro_batch(tag: int) -> bool:
-    if tag != _RESPONSE_MICRO_BATCH:
+    if tag != _MICRO_BATCH:
         raise DecodeError(f"field {tag >> 3} among micro-batches")
     return True
 
 
 def _decode(data: memoryview) -> MicroBatch:
-    small = bytearray()
-    large = dict.fromkeys((_LOSS_MASK, _LOSS_WEIGHT, _TOKENS), data[:0])
-    image_bytes = None
-    for tag, whole, payload in fields_of(data):
+    large = dict.fromkeys((_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _TOKENS), data[:0])
+    image_bytes, small, read = None, bytearray(), 0
+    for tag, begin, payload, end in fields_of(data):
         if tag in large:
-            large[tag] = payload
+            large[tag] = data[payload:end]
         elif tag == _IMAGES:
-            image_bytes = payload
+            image_bytes = data[payload:end]
         else:
-            small += whole
+            continue
+        small += data[read:begin]
+        read = end
+    small += data[read:]
     message = pb.MicroBatch.FromString(bytes(small))
-    where = f"step {message.step}, round {message.round}"
-    mask_bytes, weight_bytes, token_bytes = large.values()
-    image_parts = [] if image_bytes is None else [image_bytes]
-    lengths = np.array(message.lengths, dtype=np.int64)
+    length_bytes, mask_bytes, weight_bytes, token_bytes = large.values()
+    images = [] if image_bytes is None else [image_bytes]
     checksum = checksum_of(
-        message, lengths, message.padding, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
+        message, lengths=length_bytes, mask=mask_bytes, weights=weight_bytes, images=images, tokens=token_bytes
     )
+    where = f"step {message.step}, round {message.round}"
     if message.checksum != checksum:
         raise ChecksumMismatchError(f"{where}: the micro-batch arrived damaged", step=message.step, round=message.round)
-    if message.token_bytes not in _TOKEN_TYPES or message.alignment < 1:
+    if message.token_bytes not in _TOKEN_TYPES or message.alignment < 1 or len(length_bytes) % _LENGTH_TYPE.itemsize:
         raise ChecksumMismatchError(
-            f"{where}: impossible token_bytes {message.token_bytes} or alignment {message.alignment}"
+            f"{where}: impossible token_bytes {message.token_bytes}, alignment {message.alignment} or "
+            f"{len(length_bytes)} bytes of lengths"
         )
+    lengths = np.frombuffer(length_bytes, dtype=_LENGTH_TYPE).astype(np.int64)
     positions = int(footprints(lengths, message.alignment).sum()) + message.padding
     sizes = (len(token_bytes), len(mask_bytes), len(weight_bytes))
     if sizes != (positions * message.token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
         raise ChecksumMismatchError(
             f"{where}: {positions} positions but {sizes[0]} token bytes, {sizes[1]} mask bytes, {sizes[2]} weight bytes"
         )
-    bits = np.unpackbits(np.frombuffer(mask_bytes, dtype=np.uint8), count=positions, bitorder="little")
-    loss_mask = bits.view(np.bool_)
+    bits = np.frombuffer(mask_bytes, dtype=np.uint8)
+    loss_mask = np.unpackbits(bits, count=positions, bitorder="little").view(np.bool_)
     loss_mask.flags.writeable = False
     return MicroBatch(
         step=message.step,
@@ -235,6 +239,11 @@ def _decode(data: memoryview) -> MicroBatch:
         padding=message.padding,
         tokens=np.frombuffer(token_bytes, dtype=_TOKEN_TYPES[message.token_bytes]),
         loss_mask=loss_mask,
-        loss_weight=np.frombuffer(weight_bytes, dtype="<f4") if weight_bytes else None,
+        loss_weight=np.frombuffer(weight_bytes, dtype=_WEIGHT_TYPE) if weight_bytes else None,
         images=None if image_bytes is None else decode_images(image_bytes, len(lengths), where),
     )
+
+
+def _bytes_of(values: NDArray[Any], dtype: np.dtype[Any]) -> Payload:
+    """The memory of an array, or of a copy where it is not as it is sent."""
+    return np.ascontiguousarray(values, dtype=dtype).data.cast("B")
