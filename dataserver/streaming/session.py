@@ -35,8 +35,9 @@ log = logging.getLogger(__name__)
 # Groups of micro-batches of a step that are encoded before their credit is there. Memory: this many messages a stream.
 ENCODED_AHEAD = 2
 
-# What a group of small micro-batches may come to. A message costs the two sides some tenths of a millisecond whatever
-# its size, which is no more than copying this much does.
+# What a group of small micro-batches may come to, by the bound on their sizes: eight of 32,768 tokens of 4 bytes, which
+# come to a megabyte and are half of a client's credits. A message costs the two sides some tenths of a millisecond
+# whatever its size, which is no more than copying this much does.
 TOGETHER_BYTES = 7 << 18
 
 # How long a message under way may take when the stream is to end.
