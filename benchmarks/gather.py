@@ -27,8 +27,8 @@ from dataserver.sampling.union import plain_union
 from dataserver.server.memory import settle
 from dataserver.stores import open_store
 from dataserver.stores.destination import Destination
+from dataserver.streaming.encodings import TOGETHER_BYTES
 from dataserver.streaming.message_size import largest_message_bytes
-from dataserver.streaming.session import TOGETHER_BYTES
 from dataserver.testing import write_store
 
 TOKENS, REPEATS, SEED = 40_000_000, 7, 3

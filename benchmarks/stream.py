@@ -32,8 +32,8 @@ from dataserver.client.connection import Channels, ConnectionSettings
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
 from dataserver.stores import open_store
 from dataserver.stores.destination import Destination
+from dataserver.streaming.encodings import TOGETHER_BYTES
 from dataserver.streaming.message_size import largest_message_bytes
-from dataserver.streaming.session import TOGETHER_BYTES
 from dataserver.testing import write_store
 
 SAMPLES, RUNS, SEED = 120_000, 5, 3

@@ -12,6 +12,7 @@ supply     where a stream's steps come from: an attempt (attempt_supply), or a h
 registry   all attempts of this process, drain
 leases     its streams in the ledger
 session    one stream of one rank
+encodings  its micro-batches, encoded ahead
 outlook    an attempt's plans by the stages known so far, and the loading of their blocks (fetches)
 known_rows plans over lazily admitted stores: blocks that nobody has looked at are checked first
 

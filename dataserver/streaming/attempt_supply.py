@@ -4,7 +4,8 @@
     end of the run ─> pacing ─> closing: offers, as long as a sync is wanted
 
 A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit for it.
-The seal may be made while the last micro-batches of the step before are on their way.
+The seal may be made while the last micro-batches of the step before are on their way, if there are credits for these
+too.
 """
 
 import asyncio
@@ -105,9 +106,13 @@ class AttemptSupply:
             self._begun_step = step
         return ready
 
-    def nearly_sent(self) -> None:
+    def make_ready(self) -> None:
         """Begin to seal the next step."""
         self._live.seal_meanwhile(self._begun_step + 1)
+
+    def ready_next(self) -> ReadyStep | None:
+        """The next step, if it is sealed."""
+        return self._live.sealed(self._begun_step + 1)
 
     def acknowledge(self, step: int, offer: int) -> None:
         """Tell the attempt, and by it the ledger."""

@@ -125,6 +125,10 @@ class LiveAttempt:
         if isinstance(self._outlook.plans.peek(step), Plan) and self.pacing.permits(step):
             self._seals.start(step, lambda: self._make_seal(step))
 
+    def sealed(self, step: int) -> ReadyStep | None:
+        """`step`, if it was sealed in this process."""
+        return self._seals.peek(step)
+
     def prefetch(self, after: int) -> None:
         """Start planning the steps after `after`. Seals nothing."""
         outlook = self._outlook

@@ -171,8 +171,11 @@ class HeldOutSupply:
             self._reading.prefetch(self._at)
         return ReadyStep(plan=plan, stamp=Stamp(sync_weights=False))
 
-    def nearly_sent(self) -> None:
+    def make_ready(self) -> None:
         """Its plan is on the way already."""
+
+    def ready_next(self) -> None:
+        """None: a step is one micro-batch, and nothing waits between them."""
 
     def acknowledge(self, step: int, offer: int) -> None:
         """Nothing is consumed for good here."""

@@ -4,41 +4,33 @@
                    └─ ack ─────> supply
     send     opened, then per step: supply ─> step_begun, micro_batch …; perhaps offers; then end_of_run
 
-What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Within a step some micro-batches
-are encoded ahead of the credits, in groups: small ones share a thread's turn and, as far as credits go, a message.
+What a step waits for besides a credit is its supply's: `attempt_supply`, `held_out`. Micro-batches are encoded ahead of
+the credits, in groups (`encodings`), each of which is sent as one message, as far as credits go.
 After the end of the run the server goes on reading until the client half-closes, so that the last acks arrive.
 """
 
 import asyncio
 import logging
-from collections import deque
 from typing import Any
 
 from dataserver.batching.encode import Encoded
 from dataserver.config import ServerConfig
 from dataserver.errors import DataServerError, InvalidRequestError, WaitExpiredError
 from dataserver.hosting.call import EOF, Call
-from dataserver.planning.plan import EndOfRun, Plan
+from dataserver.planning.plan import EndOfRun
 from dataserver.streaming.answers import encode_end_of_run, encode_offer, encode_shutdown_hold, encode_step_begun
 from dataserver.streaming.attempt_supply import AttemptSupply
 from dataserver.streaming.credits import Credits
+from dataserver.streaming.encodings import Encodings
 from dataserver.streaming.held_out import HeldOuts
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.opening import EvalOpening, Opening, parse_opening
 from dataserver.streaming.registry import Registry
-from dataserver.streaming.supply import ReadyStep, Supply
+from dataserver.streaming.supply import Supply
 from dataserver.streaming.waits import Waits
 from dataserver.weight_sync import Offer, ShutdownHold
 
 log = logging.getLogger(__name__)
-
-# Groups of micro-batches of a step that are encoded before their credit is there. Memory: this many messages a stream.
-ENCODED_AHEAD = 2
-
-# What a group of small micro-batches may come to, by the bound on their sizes: eight of 32,768 tokens of 4 bytes, which
-# come to a megabyte and are half of a client's credits. A message costs the two sides some tenths of a millisecond
-# whatever its size, which is no more than copying this much does.
-TOGETHER_BYTES = 7 << 18
 
 # How long a message under way may take when the stream is to end.
 LAST_WRITE_S = 5.0
@@ -152,6 +144,13 @@ class StreamSession:
 
     async def _send(self, supply: Supply) -> None:
         await self._write(await supply.opened(), supply)
+        encodings = Encodings(supply, self._config.max_message_bytes)
+        try:
+            await self._send_steps(supply, encodings)
+        finally:
+            await encodings.close()
+
+    async def _send_steps(self, supply: Supply, encodings: Encodings) -> None:
         while True:
             ready = await supply.next(lambda: self._wait_for_credit(supply))
             if isinstance(ready, Offer):
@@ -162,24 +161,13 @@ class StreamSession:
                 await self._write(encode_end_of_run(ready.plan), supply)
                 return
             else:
+                encodings.begin(ready, ready.plan)
                 await self._write(encode_step_begun(ready.plan, ready.stamp), supply)
-                await self._send_micro_batches(supply, ready, ready.plan)
-
-    async def _send_micro_batches(self, supply: Supply, step: ReadyStep, plan: Plan) -> None:
-        ahead: deque[asyncio.Task[Encoded]] = deque()
-        limit = min(TOGETHER_BYTES, self._config.max_message_bytes)
-        groups = supply.fetches.groups(plan, supply.batch, limit)
-        started = 0
-        try:
-            for number, rounds in enumerate(groups):
-                while started < len(groups) and started <= number + ENCODED_AHEAD:
-                    ahead.append(asyncio.create_task(self._encode(supply, step, plan, groups[started])))
-                    started += 1
-                await self._send_group(supply, len(plan.rounds) - rounds.stop, await ahead.popleft())
-        finally:
-            for task in ahead:
-                task.cancel()
-            await asyncio.gather(*ahead, return_exceptions=True)
+                rounds_left = len(ready.plan.rounds)
+                while rounds_left:
+                    group = await encodings.take()
+                    rounds_left -= len(group.ends)
+                    await self._send_group(supply, rounds_left, group)
 
     async def _send_group(self, supply: Supply, rounds_behind: int, group: Encoded) -> None:
         """Send micro-batches together as far as credits go; `rounds_behind` follow them in their step."""
@@ -190,22 +178,12 @@ class StreamSession:
             data = group.some(sent, count)
             sent += count
             rounds_left = rounds_behind + len(group.ends) - sent
-            if rounds_left <= ENCODED_AHEAD and self._credits.left > rounds_left:
-                supply.nearly_sent()
+            if self._credits.left > rounds_left:
+                supply.make_ready()
             await self._write(data, supply)
             self._metrics.micro_batches.inc(count)
             self._metrics.bytes.inc(len(data))
         self._metrics.tokens.inc(group.tokens)
-
-    async def _encode(self, supply: Supply, step: ReadyStep, plan: Plan, rounds: range) -> Encoded:
-        return await supply.fetches.encode(
-            plan,
-            rounds=rounds,
-            dp_rank=supply.dp_rank,
-            alignment=supply.batch.alignment,
-            pad_to=supply.batch.pad_to,
-            sync_weights=step.stamp.sync_weights,
-        )
 
     async def _wait_for_credit(self, supply: Supply) -> None:
         await self._waits.until(

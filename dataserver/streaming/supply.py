@@ -72,8 +72,14 @@ class Supply(Protocol):
     async def next(self, credit: Callable[[], Awaitable[None]]) -> Ready:
         """What follows; `credit` waits until the client can take a micro-batch of a step."""
 
-    def nearly_sent(self) -> None:
-        """Hear that the last micro-batches of the step are on their way, and the next may be made ready."""
+    def make_ready(self) -> None:
+        """Begin to make the next step ready: there are credits for the rest of this one, and for its first micro-batch.
+
+        May be called again.
+        """
+
+    def ready_next(self) -> ReadyStep | None:
+        """The next step, if it is ready and `next` will return it."""
 
     def acknowledge(self, step: int, offer: int) -> None:
         """Note that the client consumed `step`, and is done with `offer`.
