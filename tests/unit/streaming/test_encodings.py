@@ -1,0 +1,105 @@
+"""Micro-batches of a step that is ready follow those of the step before, each step once and in order."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dataserver.batching.encode import encode_planned
+from dataserver.batching.table import SourceTable
+from dataserver.planning.planner import Planner
+from dataserver.run_spec import BatchSpec, LongRows, Shuffle
+from dataserver.sampling.union import plain_union
+from dataserver.stores import open_store
+from dataserver.streaming.encodings import ENCODED_AHEAD, Encodings
+from dataserver.streaming.fetches import Fetches
+from dataserver.streaming.metrics import Metrics
+from dataserver.streaming.supply import ReadyStep, Stamp
+from dataserver.streaming.threads import Threads
+from dataserver.testing import write_store
+
+BATCH = BatchSpec(step_samples=12, micro_batch_tokens=64)
+
+# Too little for two micro-batches: each is a group.
+LIMIT = 1
+
+
+@dataclass
+class Steps:
+    """A supply as far as encodings know it. `asked`: rounds of steps, in the order in which they were to be encoded."""
+
+    batch: BatchSpec
+    inner: Fetches
+    dp_rank: int = 0
+    next_ready: ReadyStep | None = None
+    asked: list[tuple[int, range]] = field(default_factory=list)
+
+    @property
+    def fetches(self):
+        return self
+
+    def groups(self, plan, batch, limit_bytes):
+        return self.inner.groups(plan, batch, limit_bytes)
+
+    async def encode(self, plan, *, rounds, **place):
+        self.asked.append((plan.step, rounds))
+        return await self.inner.encode(plan, rounds=rounds, **place)
+
+    def ready_next(self):
+        return self.next_ready
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Two steps of a mapped store, and what encodes them."""
+    threads = Threads(Metrics(CollectorRegistry()), ledger_wait_s=60, plan_wait_s=60)
+    path = write_store(tmp_path / "store", lengths=[20 + number % 30 for number in range(40)])
+    with open_store(path, index_dir=tmp_path / "index") as store:
+        table = SourceTable([store.view(64, LongRows.TRUNCATE)], token_bytes=store.token_bytes)
+        planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+        first = planner.plan(planner.initial_cursor(), BATCH, 1)
+        second = planner.plan(first.end, BATCH, 1)
+        ready = [ReadyStep(plan=plan, stamp=Stamp(sync_weights=plan is second)) for plan in (first, second)]
+        yield table, ready, Steps(BATCH, Fetches([table], threads))
+    threads.close()
+
+
+def expected(table, ready):
+    place = {"dp_rank": 0, "alignment": 1, "pad_to": 0, "sync_weights": ready.stamp.sync_weights}
+    return [
+        encode_planned(ready.plan, table, rounds=range(index, index + 1), **place)
+        for index in range(len(ready.plan.rounds))
+    ]
+
+
+@pytest.mark.parametrize("known_early", [True, False])
+async def test_two_steps_are_encoded_once_and_in_order(served, known_early):
+    table, (first, second), steps = served
+    encodings = Encodings(steps, LIMIT)
+    encodings.begin(first, first.plan)
+    steps.next_ready = second if known_early else None
+    found = [await encodings.take() for _ in first.plan.rounds]
+    encodings.begin(second, second.plan)
+    steps.next_ready = None
+    found += [await encodings.take() for _ in second.plan.rounds]
+    assert found == expected(table, first) + expected(table, second)
+    await encodings.close()
+    assert len(steps.asked) == len(found)
+
+
+async def test_a_step_that_is_ready_is_begun_while_the_one_before_is_sent_and_none_before_it_is_ready(served):
+    _, (first, second), steps = served
+    rounds = len(first.plan.rounds)
+    assert rounds > ENCODED_AHEAD
+    encodings = Encodings(steps, LIMIT)
+    encodings.begin(first, first.plan)
+    for _ in range(rounds - 1):
+        await encodings.take()
+    assert {step for step, _ in steps.asked} == {1}
+    steps.next_ready = second
+    await encodings.take()
+    await asyncio.sleep(0)
+    assert steps.asked[rounds:] == [(2, range(n, n + 1)) for n in range(ENCODED_AHEAD)]
+    await encodings.close()
+    await encodings.close()
