@@ -1,6 +1,6 @@
 """One rank's micro-batches of some rounds: samples copied from the stores to their places, as bytes for the wire.
 
-    rounds ──> rows of all of them ──one read──> room ──cut──> micro-batch │ micro-batch │ …   one response
+    rounds ──> rows of all of them ──one read──> room ──cut──> micro-batch │ micro-batch │ …   parts of a response
 
 What a read and a message cost whatever their size is paid once for all.
 """
@@ -23,29 +23,30 @@ from dataserver.wire.micro_batch import footprints, micro_batch_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Micro-batches as one serialized `StreamMicroBatchesResponse`: the i-th ends at byte `ends[i]` of `data`.
+    """Micro-batches, each as the parts of a serialized `StreamMicroBatchesResponse`, which lie end to end.
 
-    `tokens`: of all of them, without padding. Any of them that follow each other are a response, too.
+    `tokens`: of all of them, without padding. Any of them that follow each other are a response, too; how many go
+    together is known when there are credits for them, and only then are the parts copied into one message.
     """
 
-    data: bytes
-    ends: tuple[int, ...]
+    parts: tuple[tuple[Payload, ...], ...]
     tokens: int
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def joined(cls, groups: Sequence[Self]) -> Self:
         """Several, end to end."""
-        shifts = np.cumsum([0, *(len(part.data) for part in parts)]).tolist()
         return cls(
-            data=b"".join(part.data for part in parts),
-            ends=tuple(shift + end for shift, part in zip(shifts, parts, strict=False) for end in part.ends),
-            tokens=sum(part.tokens for part in parts),
+            parts=tuple(parts for group in groups for parts in group.parts),
+            tokens=sum(group.tokens for group in groups),
         )
+
+    def __len__(self) -> int:
+        """How many micro-batches."""
+        return len(self.parts)
 
     def some(self, first: int, count: int) -> bytes:
         """`count` of them, from number `first` on."""
-        begin = self.ends[first - 1] if first else 0
-        return self.data[begin : self.ends[first + count - 1]]
+        return b"".join(part for parts in self.parts[first : first + count] for part in parts)
 
 
 def encode_planned(
@@ -65,8 +66,7 @@ def encode_planned(
     table.read(plan.samples.take(indices), lengths, room)
     if room.tokens is None or room.loss_mask is None:
         raise InternalError("micro-batches were gathered without tokens or without a mask")
-    parts: list[Payload] = []
-    ends: list[int] = []
+    parts: list[tuple[Payload, ...]] = []
     rows, positions = slice(0), slice(0)
     for index, row_end, position_end in zip(rounds, row_ends, position_ends, strict=True):
         rows, positions = slice(rows.stop, row_end), slice(positions.stop, position_end)
@@ -81,9 +81,11 @@ def encode_planned(
             loss_weight=None if room.loss_weight is None else room.loss_weight[positions],
             images=_images(room, rows, table.images) if plan.is_image_round(index) else None,
         )
-        parts += found
-        ends.append((ends[-1] if ends else 0) + sum(map(len, found)))
-    return Encoded(data=b"".join(parts), ends=tuple(ends), tokens=int(lengths.sum()))
+        # Images are parts of the store's files, which are read here: a sender should not wait for a disk. And what is
+        # alone in its group is sent as it is.
+        is_whole = len(rounds) == 1 or plan.is_image_round(index)
+        parts.append((b"".join(found),) if is_whole else tuple(found))
+    return Encoded(parts=tuple(parts), tokens=int(lengths.sum()))
 
 
 def _places(

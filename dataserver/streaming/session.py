@@ -166,18 +166,18 @@ class StreamSession:
                 rounds_left = len(ready.plan.rounds)
                 while rounds_left:
                     group = await encodings.take()
-                    rounds_left -= len(group.ends)
+                    rounds_left -= len(group)
                     await self._send_group(supply, rounds_left, group)
 
     async def _send_group(self, supply: Supply, rounds_behind: int, group: Encoded) -> None:
         """Send micro-batches together as far as credits go; `rounds_behind` follow them in their step."""
         sent = 0
-        while sent < len(group.ends):
+        while sent < len(group):
             await self._wait_for_credit(supply)
-            count = self._credits.take(len(group.ends) - sent)
+            count = self._credits.take(len(group) - sent)
             data = group.some(sent, count)
             sent += count
-            rounds_left = rounds_behind + len(group.ends) - sent
+            rounds_left = rounds_behind + len(group) - sent
             if self._credits.left > rounds_left:
                 supply.make_ready()
             await self._write(data, supply)

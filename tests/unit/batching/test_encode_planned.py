@@ -74,7 +74,7 @@ def test_an_epoch_decodes_to_every_kept_row_once(sources, alignment, dp_world_si
                     pad_to=0,
                     sync_weights=False,
                 )
-                micro_batch = decoded_one(data.data)
+                micro_batch = decoded_one(data.some(0, 1))
                 assert (micro_batch.step, micro_batch.round) == (plan.step, round_index)
                 assert len(micro_batch.tokens) <= batch.micro_batch_tokens
                 targets += micro_batch.target_count
@@ -98,9 +98,12 @@ def test_rounds_that_are_encoded_together_are_those_encoded_alone(sources, align
     assert len(alone) > 2
     for first, last in itertools.combinations(range(len(alone) + 1), 2):
         together = encode_planned(plan, table, rounds=range(first, last), **place)
-        assert together == Encoded.joined(alone[first:last])
-        assert [together.some(n, 1) for n in range(last - first)] == [one.data for one in alone[first:last]]
-        assert together.some(0, last - first) == together.data
+        joined = Encoded.joined(alone[first:last])
+        assert len(together) == len(joined) == last - first
+        assert together.some(0, last - first) == joined.some(0, last - first)
+        for begin, end in itertools.combinations(range(last - first + 1), 2):
+            expected = b"".join(one.some(0, 1) for one in alone[first + begin : first + end])
+            assert together.some(begin, end - begin) == expected
         assert together.tokens == sum(int(plan.lengths[plan.rounds[n][1]].sum()) for n in range(first, last))
 
 
@@ -120,7 +123,7 @@ def test_an_empty_bin_becomes_a_micro_batch_without_weight(sources):
     lengths = []
     for dp_rank in range(4):
         data = encode_planned(plan, table, rounds=range(1), dp_rank=dp_rank, alignment=1, pad_to=0, sync_weights=True)
-        micro_batch = decoded_one(data.data)
+        micro_batch = decoded_one(data.some(0, 1))
         assert micro_batch.sync_weights
         lengths.append(len(micro_batch.lengths))
         if not len(micro_batch.lengths):
@@ -139,8 +142,8 @@ def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_
     plan = planner.plan(planner.initial_cursor(), batch, 16)
     for group, dp_rank in itertools.product(range(len(plan.rounds)), range(16)):
         place = {"rounds": range(group, group + 1), "dp_rank": dp_rank, "alignment": 8, "sync_weights": False}
-        padded = decoded_one(encode_planned(plan, table, pad_to=pad_to, **place).data)
-        plain = decoded_one(encode_planned(plan, table, pad_to=0, **place).data)
+        padded = decoded_one(encode_planned(plan, table, pad_to=pad_to, **place).some(0, 1))
+        plain = decoded_one(encode_planned(plan, table, pad_to=0, **place).some(0, 1))
         assert len(padded.tokens) % pad_to == 0
         assert 0 < len(padded.tokens) <= 64
         assert padded.padding == len(padded.tokens) - len(plain.tokens)

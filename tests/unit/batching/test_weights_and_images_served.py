@@ -118,7 +118,9 @@ def served(stores, order, batch, ranks):
         for number in range(len(plan.rounds)):
             rounds = range(number, number + 1)
             place = {"rounds": rounds, "alignment": batch.alignment, "pad_to": batch.pad_to, "sync_weights": False}
-            group = [decoded_one(encode_planned(plan, table, dp_rank=rank, **place).data) for rank in range(ranks)]
+            group = [
+                decoded_one(encode_planned(plan, table, dp_rank=rank, **place).some(0, 1)) for rank in range(ranks)
+            ]
             assert len({micro_batch.images is None for micro_batch in group}) == 1
             for micro_batch in group:
                 found += list(sub_sequences(micro_batch))
