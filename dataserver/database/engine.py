@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from dataserver.database.boot_clock import BootClock
 from dataserver.database.faults import fault_of, is_busy
 from dataserver.database.filesystem import refuse_network_filesystem
+from dataserver.database.log_room import take_log_room
 from dataserver.database.same_file import SameFile
 from dataserver.database.transactions import MODE, NOTE, OUTSIDE, READ, Database
 from dataserver.errors import InvalidConfigError
@@ -78,6 +79,8 @@ def _open_sqlite(url: URL, what: str) -> Database:
     )
     try:
         _switch_to_wal(engine, f"{what} {path}")
+        with engine.connect().execution_options(**{MODE: OUTSIDE}) as connection:
+            take_log_room(connection, path)
     except DBAPIError as error:
         engine.dispose()
         raise fault_of(error, f"{what} {path}") from error

@@ -35,7 +35,12 @@ def wants_retry(error: DBAPIError) -> bool:
 
 def is_busy(error: DBAPIError) -> bool:
     """Whether another process has the SQLite file locked just now."""
-    return getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF == sqlite3.SQLITE_BUSY
+    return _sqlite_code(error.orig) == sqlite3.SQLITE_BUSY
+
+
+def is_full(error: DBAPIError) -> bool:
+    """Whether there is no room left on the SQLite file's disk."""
+    return _sqlite_code(error.orig) == sqlite3.SQLITE_FULL
 
 
 def fault_of(error: DBAPIError, name: str) -> DataServerError:
@@ -46,12 +51,17 @@ def fault_of(error: DBAPIError, name: str) -> DataServerError:
 
 
 def _sqlite_fault(error: sqlite3.Error, name: str) -> DataServerError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = _sqlite_code(error)
     if code in _SQLITE_UNAVAILABLE:
         return UnavailableError(f"{name}: {_SQLITE_UNAVAILABLE[code]} ({error})")
     if code in _SQLITE_CONFIG:
         return InvalidConfigError(f"{name}: {_SQLITE_CONFIG[code]} ({error})")
     return InternalError(f"{name}: {error}")
+
+
+def _sqlite_code(error: BaseException | None) -> int:
+    """SQLite's primary result code; that of a plain error where there is none."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def _postgres_fault(error: DBAPIError, name: str) -> DataServerError:
