@@ -33,6 +33,7 @@ def random_story(directory: Path, *, seed: int) -> list[str]:
             if complaint := surprise(crash, end):
                 return [complaint, *told]
         running.arm(None)
+        running.restart_servers()  # or a crash that found no chance yet comes now
         last = Life(world_size=chance.randint(1, 4), holder="last")
         end = running.live(last)
         complaints = expect_whole("the last life", end) + running.audit()
