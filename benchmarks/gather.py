@@ -6,7 +6,8 @@
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
 All run over the same micro-batches, as many at a time as the server sends together, interleaved, in a process set up
-as the server is; what counts is CPU time.
+as the server is; what counts is CPU time. None finds in the processor's caches what another one read, since a store is
+larger than they are; and each lets go of a micro-batch before it makes room for the next.
 Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `numpy` has
 the same ones.
 """
@@ -31,8 +32,10 @@ from dataserver.streaming.encodings import TOGETHER_BYTES
 from dataserver.streaming.message_size import largest_message_bytes
 from dataserver.testing import write_store
 
-TOKENS, REPEATS, SEED = 40_000_000, 7, 3
+TOKENS, REPEATS, SEED = 40_000_000, 15, 3
 CAPACITIES = (2**15, 2**19)
+# More than what caches hold.
+BYTES_BETWEEN = 2**26
 
 
 def main():
@@ -70,11 +73,13 @@ def measure(shape, store, path, shuffle, capacity):
         "gather": lambda: gather(plan, groups, table),
         "message": lambda: encode(plan, rounds, table),
     }
+    between = np.zeros(BYTES_BETWEEN, np.uint8)
     for way in ways.values():
         way()
     seconds = {name: [] for name in ways}
     for _ in range(REPEATS):
         for name, way in ways.items():
+            between += 1
             began = time.process_time()
             way()
             seconds[name].append(time.process_time() - began)
@@ -110,8 +115,10 @@ def copy(plan, groups, columns):
     for indices in groups:
         size = int(plan.lengths[indices].sum())
         at = at if at + size <= len(columns[0]) else 0
-        for column in columns:
-            np.copyto(np.empty(size, column.dtype), column[at : at + size])
+        pairs = [(np.empty(size, column.dtype), column[at : at + size]) for column in columns]
+        for room, values in pairs:
+            np.copyto(room, values)
+        del pairs, room
         at += size
 
 
@@ -125,19 +132,23 @@ def by_numpy(plan, groups, table, columns):
 
         def take():
             for rows in chosen:
-                for matrix in matrices:
-                    np.take(matrix, rows, axis=0, out=np.empty((len(rows), length), matrix.dtype), mode="clip")
+                pairs = [(np.empty((len(rows), length), matrix.dtype), matrix) for matrix in matrices]
+                for room, matrix in pairs:
+                    np.take(matrix, rows, axis=0, out=room, mode="clip")
+                del pairs, room
 
         return take
     cut = [
-        [column[ends[row] - all_lengths[row] : ends[row]] for row in plan.samples.take(indices).row]
+        [
+            [column[ends[row] - all_lengths[row] : ends[row]] for row in plan.samples.take(indices).row]
+            for column in columns
+        ]
         for indices in groups
-        for column in columns
     ]
 
     def concatenate():
         for pieces in cut:
-            np.concatenate(pieces)
+            list(map(np.concatenate, pieces))
 
     return concatenate
 
@@ -147,6 +158,7 @@ def gather(plan, groups, table):
         lengths = plan.lengths[indices]
         room = Destination.end_to_end(lengths, token_bytes=table.token_bytes, mask=True)
         table.read(plan.samples.take(indices), lengths, room)
+        del room
 
 
 def encode(plan, rounds, table):

@@ -9,9 +9,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from dataserver.compiled.instructions import copy_bytes, copy_from, fetch_ahead
+from dataserver.compiled.instructions import BLOCK_BYTES, copy_block, copy_bytes, copy_from, fetch_ahead
 
 _BYTE: Final = ir.IntType(8)
+_VECTOR_BYTES: Final = 32
+_VECTOR: Final = ir.VectorType(_BYTE, _VECTOR_BYTES)
 _NUMBER: Final = ir.IntType(32)
 
 
@@ -35,6 +37,18 @@ def _write_memcpy_from(_: object, out: Any, at: Any, address: Any, count: Any) -
     return types.void(out, at, types.int64, types.int64), write
 
 
+def _write_block_copy(_: object, out: Any, at: Any, values: Any, begin: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        target, source = (_address(context, builder, signature, args, number) for number in (0, 2))
+        shifts = [context.get_constant(types.intp, shift) for shift in range(0, BLOCK_BYTES, _VECTOR_BYTES)]
+        loaded = [builder.load(_vector_at(builder, source, shift), align=1) for shift in shifts]
+        for vector, shift in zip(loaded, shifts, strict=True):
+            builder.store(vector, _vector_at(builder, target, shift), align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, at, values, begin), write
+
+
 def _write_prefetch(_: object, values: Any, at: Any) -> Any:
     def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _NUMBER, _NUMBER, _NUMBER])
@@ -54,8 +68,13 @@ def _address(context: Any, builder: Any, signature: Any, args: Any, number: int)
     return builder.gep(array.data, [args[number + 1]])
 
 
+def _vector_at(builder: Any, address: Any, shift: Any) -> Any:
+    return builder.bitcast(builder.gep(address, [shift]), _VECTOR.as_pointer())
+
+
 _memcpy: Any = intrinsic(_write_memcpy)
 _memcpy_from: Any = intrinsic(_write_memcpy_from)
+_block_copy: Any = intrinsic(_write_block_copy)
 _prefetch: Any = intrinsic(_write_prefetch)
 
 overload(copy_bytes)(
@@ -64,4 +83,5 @@ overload(copy_bytes)(
 overload(copy_from)(
     lambda out, at, address, count: lambda out, at, address, count: _memcpy_from(out, at, address, count)
 )
+overload(copy_block)(lambda out, at, values, begin: lambda out, at, values, begin: _block_copy(out, at, values, begin))
 overload(fetch_ahead)(lambda values, at: lambda values, at: _prefetch(values, at))

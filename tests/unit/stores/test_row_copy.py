@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataserver.compiled.instructions import BLOCK_BYTES
 from dataserver.errors import InternalError, StoreDamagedError
 from dataserver.stores.row_copy import copy_bits, copy_rows, copy_rows_of, fill_rows, locate_rows
 
@@ -117,6 +118,19 @@ def test_rows_of_thousands_of_tokens_are_copied_whole():
     values = random.integers(0, 1 << 31, 100_000).astype("u4")
     at = np.cumsum(lengths) - lengths
     out, expected = np.zeros((2, int(lengths.sum())), dtype="u4")
+    copied_by_numpy(values, begins, lengths, expected, at)
+    copy_rows(values, begins, lengths, out, at, what="")
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("stored", ["u1", "u2", "u4", "f8"])
+def test_rows_of_every_length_about_blocks_are_copied_whole_and_nothing_beside_them(stored):
+    lengths = np.random.default_rng(4).permutation(5 * BLOCK_BYTES // 2)
+    values = np.random.default_rng(5).integers(1, MOST, len(lengths) + 40).astype(stored)
+    begins = np.arange(len(lengths)) % (len(values) - lengths + 1)
+    begins[::3] = (len(values) - lengths)[::3]
+    at = 1 + np.cumsum(lengths + 1) - (lengths + 1)
+    out, expected = np.zeros((2, int((lengths + 1).sum()) + 1), dtype=stored)
     copied_by_numpy(values, begins, lengths, expected, at)
     copy_rows(values, begins, lengths, out, at, what="")
     assert np.array_equal(out, expected)
