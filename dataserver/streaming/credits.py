@@ -10,10 +10,13 @@ MOST_OPEN_CREDITS = 4 * MOST_CREDITS
 
 
 class Credits:
-    """Counts down with each micro-batch; who finds none waits on `available`."""
+    """Counts down with each micro-batch; who finds none waits on `available`.
+
+    `granted`: all that there were. `last_grant`: the newest of them, which tells how many come at a time.
+    """
 
     def __init__(self) -> None:
-        self.left = 0
+        self.left = self.granted = self.last_grant = 0
         self._available: asyncio.Future[None] | None = None
 
     def grant(self, count: int) -> None:
@@ -26,6 +29,8 @@ class Credits:
                 "grant as many as were used up"
             )
         self.left += count
+        self.granted += count
+        self.last_grant = count
         if self._available is not None and not self._available.done():
             self._available.set_result(None)
 

@@ -2,9 +2,12 @@
 
     steps ──begin──> groups of rounds ──a few at a time──> encoded ──take──> sent
 
-Small micro-batches share a group: a thread's turn and, as far as credits go, a message. Behind the last group of a step
-follow those of the next one, if that is ready: the stream would else stand still between steps for as long as a
-group is gathered.
+Small micro-batches share a group: a thread's turn and, as far as credits go, a message. A group ends where the credits
+of a grant end, so that it is not sent in two parts. Behind the last group of a step follow those of the next one, if
+that is ready: the stream would else stand still between steps for as long as a group is gathered.
+
+    granted   16              8       8           a step of 21 rounds, and the next one
+    groups    8       8       5    3  8     …
 """
 
 import asyncio
@@ -13,13 +16,14 @@ from typing import Final
 
 from dataserver.batching.encode import Encoded
 from dataserver.planning.plan import Plan
+from dataserver.streaming.credits import Credits
 from dataserver.streaming.supply import ReadyStep, Supply
 
 # Groups that are encoded before their credit is there. Memory: this many messages a stream.
 ENCODED_AHEAD: Final = 2
 
 # What a group of small micro-batches may come to, by the bound on their sizes: eight of 32,768 tokens of 4 bytes, which
-# come to a megabyte and are half of a client's credits. A message costs the two sides some tenths of a millisecond
+# are about a megabyte, and what a client's grants are. A message costs the two sides some tenths of a millisecond
 # whatever its size, which is no more than copying this much does.
 TOGETHER_BYTES: Final = 7 << 18
 
@@ -27,10 +31,12 @@ TOGETHER_BYTES: Final = 7 << 18
 class Encodings:
     """Encodes what a supply has ready. `max_message_bytes`: of a message."""
 
-    def __init__(self, supply: Supply, max_message_bytes: int) -> None:
+    def __init__(self, supply: Supply, credits: Credits, max_message_bytes: int) -> None:  # noqa: A002
         self._supply = supply
+        self._credits = credits
         self._limit = min(TOGETHER_BYTES, max_message_bytes)
         self._last_step = 0
+        self._rounds_begun = 0
         self._to_do: deque[tuple[ReadyStep, Plan, range]] = deque()
         self._under_way: deque[asyncio.Task[Encoded]] = deque()
 
@@ -53,9 +59,12 @@ class Encodings:
 
     def _add(self, ready: ReadyStep, plan: Plan) -> None:
         if plan.step > self._last_step:
-            self._last_step = plan.step
-            groups = self._supply.fetches.groups(plan, self._supply.batch, self._limit)
+            together = self._supply.fetches.together(plan, self._supply.batch, self._limit)
+            credits_left = self._credits.granted - self._rounds_begun
+            groups = cut(len(plan.rounds), together, credits_left=credits_left, grant=self._credits.last_grant)
             self._to_do.extend((ready, plan, rounds) for rounds in groups)
+            self._last_step = plan.step
+            self._rounds_begun += len(plan.rounds)
 
     def _go_on(self) -> None:
         while len(self._under_way) <= ENCODED_AHEAD:
@@ -76,3 +85,18 @@ class Encodings:
             pad_to=self._supply.batch.pad_to,
             sync_weights=ready.stamp.sync_weights,
         )
+
+
+def cut(rounds: int, together: int, *, credits_left: int, grant: int) -> list[range]:
+    """The rounds of a step in groups of at most `together`, which end where the credits of a grant end.
+
+    `credits_left`: before its first round; less than 0 where they are still to come. `grant`: how many come at a time,
+    at least 1.
+    """
+    groups, size = [], -(-grant // -(-grant // together))
+    begin = 0
+    while begin < rounds:
+        of_grant = (credits_left - begin) % grant or grant
+        groups.append(range(begin, min(begin + size, begin + of_grant, rounds)))
+        begin = groups[-1].stop
+    return groups

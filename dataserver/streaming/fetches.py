@@ -90,20 +90,17 @@ class Fetches:
         if due in self._wishes:
             self._begin(self._load_all(due, self._wishes[due].refs, self._due))
 
-    def groups(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> list[range]:
-        """The rounds of a step, cut so that the micro-batches of each part come to `limit_bytes` at most, or are one.
+    def together(self, plan: Plan, batch: BatchSpec, limit_bytes: int) -> int:
+        """How many rounds of a step to encode together at most, so that their micro-batches come to `limit_bytes`.
 
-        Those with images are large: one each. Those that are read through blocks are a few, because they wait for each
+        Those with images are large: one. Those that are read through blocks are a few, because they wait for each
         other's.
         """
         table, together = self._table_of(plan), 1
         if table.images is None:
             largest = largest_message_bytes(batch, table.token_bytes, weighted=table.is_weighted)
             together = max(1, limit_bytes // largest)
-        if table.decodes:
-            together = min(together, MOST_DECODED_TOGETHER)
-        rounds = len(plan.rounds)
-        return [range(first, min(first + together, rounds)) for first in range(0, rounds, together)]
+        return min(together, MOST_DECODED_TOGETHER) if table.decodes else together
 
     async def encode(
         self, plan: Plan, *, rounds: range, dp_rank: int, alignment: int, pad_to: int, sync_weights: bool

@@ -144,7 +144,7 @@ class StreamSession:
 
     async def _send(self, supply: Supply) -> None:
         await self._write(await supply.opened(), supply)
-        encodings = Encodings(supply, self._config.max_message_bytes)
+        encodings = Encodings(supply, self._credits, self._config.max_message_bytes)
         try:
             await self._send_steps(supply, encodings)
         finally:

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from dataserver.batching.encode import encode_planned
@@ -12,7 +14,8 @@ from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
 from dataserver.sampling.union import plain_union
 from dataserver.stores import open_store
-from dataserver.streaming.encodings import ENCODED_AHEAD, Encodings
+from dataserver.streaming.credits import Credits
+from dataserver.streaming.encodings import ENCODED_AHEAD, Encodings, cut
 from dataserver.streaming.fetches import Fetches
 from dataserver.streaming.metrics import Metrics
 from dataserver.streaming.supply import ReadyStep, Stamp
@@ -39,8 +42,8 @@ class Steps:
     def fetches(self):
         return self
 
-    def groups(self, plan, batch, limit_bytes):
-        return self.inner.groups(plan, batch, limit_bytes)
+    def together(self, plan, batch, limit_bytes):
+        return self.inner.together(plan, batch, limit_bytes)
 
     async def encode(self, plan, *, rounds, **place):
         self.asked.append((plan.step, rounds))
@@ -48,6 +51,13 @@ class Steps:
 
     def ready_next(self):
         return self.next_ready
+
+
+def credits_of(*grants):
+    granted = Credits()
+    for count in grants:
+        granted.grant(count)
+    return granted
 
 
 @pytest.fixture
@@ -76,7 +86,7 @@ def expected(table, ready):
 @pytest.mark.parametrize("known_early", [True, False])
 async def test_two_steps_are_encoded_once_and_in_order(served, known_early):
     table, (first, second), steps = served
-    encodings = Encodings(steps, LIMIT)
+    encodings = Encodings(steps, credits_of(16), LIMIT)
     encodings.begin(first, first.plan)
     steps.next_ready = second if known_early else None
     found = [await encodings.take() for _ in first.plan.rounds]
@@ -92,7 +102,7 @@ async def test_a_step_that_is_ready_is_begun_while_the_one_before_is_sent_and_no
     _, (first, second), steps = served
     rounds = len(first.plan.rounds)
     assert rounds > ENCODED_AHEAD
-    encodings = Encodings(steps, LIMIT)
+    encodings = Encodings(steps, credits_of(16), LIMIT)
     encodings.begin(first, first.plan)
     for _ in range(rounds - 1):
         await encodings.take()
@@ -103,3 +113,24 @@ async def test_a_step_that_is_ready_is_begun_while_the_one_before_is_sent_and_no
     assert steps.asked[rounds:] == [(2, range(n, n + 1)) for n in range(ENCODED_AHEAD)]
     await encodings.close()
     await encodings.close()
+
+
+@given(
+    rounds=st.integers(1, 60), together=st.integers(1, 20), credits_left=st.integers(-90, 90), grant=st.integers(1, 40)
+)
+def test_groups_cover_a_step_and_none_is_sent_in_two_parts(rounds, together, credits_left, grant):
+    groups = cut(rounds, together, credits_left=credits_left, grant=grant)
+    assert [index for group in groups for index in group] == list(range(rounds))
+    assert max(map(len, groups)) <= together
+    ends_of_grants = set(range(credits_left - 200 * grant, rounds + 1, grant))
+    for group in groups:
+        assert group.start < group.stop
+        assert not ends_of_grants & set(group[1:])
+    # As few as that allows: every grant in as few groups as they hold of it.
+    assert len(groups) <= -(-grant // together) * (rounds // grant + 2)
+
+
+def test_groups_of_the_next_step_go_on_where_those_of_the_last_ended():
+    sizes = [len(group) for group in cut(21, 8, credits_left=16, grant=8)]
+    assert sizes == [8, 8, 5]
+    assert [len(group) for group in cut(21, 8, credits_left=16 - 21, grant=8)] == [3, 8, 8, 2]
