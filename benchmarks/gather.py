@@ -6,8 +6,8 @@
     message    the whole micro-batch: gather, mask as bits, checksum, protobuf's bytes
 
 All run over the same micro-batches, as many at a time as the server sends together, interleaved, in a process set up
-as the server is; what counts is CPU time. None finds in the processor's caches what another one read, since a store is
-larger than they are; and each lets go of a micro-batch before it makes room for the next.
+as the server is; what counts is CPU time. They are of one step that is larger than the processor's caches, so that
+none finds there what another one read; and each lets go of a micro-batch before it makes room for the next.
 Rows in shuffled order lie all over the store, so that each begins with cache misses; `copy` has none, and `numpy` has
 the same ones.
 """
@@ -32,10 +32,9 @@ from dataserver.streaming.encodings import TOGETHER_BYTES
 from dataserver.streaming.message_size import largest_message_bytes
 from dataserver.testing import write_store
 
-TOKENS, REPEATS, SEED = 40_000_000, 15, 3
+TOKENS, REPEATS, SEED = 40_000_000, 7, 3
 CAPACITIES = (2**15, 2**19)
-# More than what caches hold.
-BYTES_BETWEEN = 2**26
+STEP_TOKENS = 2**24
 
 
 def main():
@@ -60,7 +59,7 @@ def lengths_of(shape):
 
 def measure(shape, store, path, shuffle, capacity):
     table = SourceTable([store.view(4096, LongRows.TRUNCATE)], 4)
-    batch = BatchSpec(step_tokens=2**22, micro_batch_tokens=capacity)
+    batch = BatchSpec(step_tokens=STEP_TOKENS, micro_batch_tokens=capacity)
     planner = Planner.of_order(plain_union(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
     plan = planner.plan(planner.initial_cursor(), batch, 1)
     columns = mapped_columns(table, path)
@@ -73,13 +72,11 @@ def measure(shape, store, path, shuffle, capacity):
         "gather": lambda: gather(plan, groups, table),
         "message": lambda: encode(plan, rounds, table),
     }
-    between = np.zeros(BYTES_BETWEEN, np.uint8)
     for way in ways.values():
         way()
     seconds = {name: [] for name in ways}
     for _ in range(REPEATS):
         for name, way in ways.items():
-            between += 1
             began = time.process_time()
             way()
             seconds[name].append(time.process_time() - began)
