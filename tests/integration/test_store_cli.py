@@ -15,7 +15,7 @@ import pytest
 
 from dataserver.cli import progress
 from dataserver.cli.main import main
-from dataserver.testing import running_server
+from dataserver.testing import running_server, write_store
 
 
 class Done(NamedTuple):
@@ -290,10 +290,11 @@ def test_a_process_exits_1_on_a_refusal(tmp_path, store):
     assert stderr.startswith("dataserver: Row 3: input_ids holds 7, at or above vocab_size = 7.")
 
 
-def test_the_commands_of_a_server_are_not_imported_for_files_on_disk(store, tmp_path):
+def test_neither_the_commands_of_a_server_nor_a_compiler_are_imported_for_files_on_disk(tmp_path):
+    store = write_store(tmp_path / "store", lengths=[8] * 64)  # enough for an estimate of what packing is worth
     code = (
         "import sys; from dataserver.cli.main import main; main(['store', 'check', sys.argv[1]]); "
-        "print(sorted({'grpc', 'sqlalchemy', 'pyarrow'} & set(sys.modules)))"
+        "print(sorted({'grpc', 'sqlalchemy', 'pyarrow', 'numba'} & set(sys.modules)))"
     )
     said = [
         subprocess.run(
