@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.report import Spread, report
 from dataserver.batching.encode import encode_planned
 from dataserver.batching.table import SourceTable
+from dataserver.client.client import DEFAULT_CREDITS
 from dataserver.planning.planner import Planner
 from dataserver.run_spec import BatchSpec, LongRows, Shuffle
 from dataserver.sampling.order import Samples
@@ -63,7 +64,7 @@ def measure(shape, store, path, shuffle, capacity):
     planner = Planner.of_order(plain_union(table.sizes, seed=SEED, shuffle=shuffle), table, "bench")
     plan = planner.plan(planner.initial_cursor(), batch, 1)
     columns = mapped_columns(table, path)
-    together = max(1, TOGETHER_BYTES // largest_message_bytes(batch, table.token_bytes))
+    together = min(DEFAULT_CREDITS // 2, max(1, TOGETHER_BYTES // largest_message_bytes(batch, table.token_bytes)))
     rounds = [range(first, min(first + together, len(plan.rounds))) for first in range(0, len(plan.rounds), together)]
     groups = [np.concatenate([plan.rounds[index][0] for index in each]) for each in rounds]
     ways = {

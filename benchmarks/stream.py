@@ -30,6 +30,7 @@ import xxhash
 
 from benchmarks.report import Spread, report
 from dataserver.client import DataClient
+from dataserver.client.client import DEFAULT_CREDITS
 from dataserver.client.connection import Channels, ConnectionSettings
 from dataserver.run_spec import BatchSpec, LongRows, OrderSpec, RunSpec, Source
 from dataserver.stores import open_store
@@ -40,7 +41,9 @@ from dataserver.testing import write_store
 
 SAMPLES, EPOCHS, RUNS, SEED = 120_000, 4, 5, 3
 SHAPES = {"chat": (330, 1.0, 4096), "reasoning": (5000, 0.85, 32768)}
-CAPACITIES = (2**15, 2**19)
+# Tokens of a micro-batch, and how many of them a client lets come ahead: small ones cost little memory, and share
+# messages by halves of that.
+MICRO_BATCHES = ((2**15, DEFAULT_CREDITS), (2**15, 4 * DEFAULT_CREDITS), (2**19, DEFAULT_CREDITS))
 STEP_TOKENS = 2**23
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -52,8 +55,8 @@ def main():
             lengths = draw_lengths(median, sigma, longest)
             path = write_store(Path(directory) / shape, lengths=lengths.tolist(), vocab_size=150_000)
             with serving(Path(directory), path, name=shape) as (endpoint, process):
-                for capacity in CAPACITIES:
-                    rows.append(compare(shape, capacity, longest, path, endpoint, process))
+                for micro_batches in MICRO_BATCHES:
+                    rows.append(compare(shape, *micro_batches, longest, path, endpoint, process))
     report(
         "stream", "Mapped store to numpy views on the client", rows, ["GB/s of token and mask bytes, median (range)"]
     )
@@ -65,7 +68,7 @@ def draw_lengths(median, sigma, longest):
     return np.clip(drawn, 8, longest).astype(np.int64)
 
 
-def compare(shape, capacity, longest, path, endpoint, process):
+def compare(shape, capacity, ahead, longest, path, endpoint, process):
     spec = RunSpec(
         order=OrderSpec(sources=(Source(store="bench"),), max_length=longest, seed=SEED),
         batch=BatchSpec(step_tokens=STEP_TOKENS, micro_batch_tokens=max(capacity, longest), max_epochs=EPOCHS),
@@ -75,19 +78,20 @@ def compare(shape, capacity, longest, path, endpoint, process):
     server_cpu, client_cpu = [], []
     for run in range(RUNS):
         cpu_before, began = cpu_seconds(process.pid), time.process_time()
-        size, count, tokens, seconds = stream(f"{shape}-{capacity}-{run}", spec, endpoint)
+        size, count, tokens, seconds = stream(f"{shape}-{capacity}-{ahead}-{run}", spec, endpoint, ahead)
         client_cpu.append((time.process_time() - began) / tokens * 1e9)
         server_cpu.append((cpu_seconds(process.pid) - cpu_before) / tokens * 1e9)
         total = size * count
         rates["stream"].append(total / seconds / 1e9)
         rates["tcp"].append(total / over_tcp(size, count, None) / 1e9)
         rates["tcp+work"].append(total / over_tcp(size, count, path) / 1e9)
-        together = max(1, TOGETHER_BYTES // largest)
+        together = min(max(1, TOGETHER_BYTES // largest), ahead // 2)
         rates["grpc"].append(total / over_grpc(size * together, count // together + 1) / 1e9)
     stream_rate = Spread.of(rates["stream"])
     return {
         "lengths": shape,
         "micro-batch tokens": capacity,
+        "credits": ahead,
         "tcp": Spread.of(rates["tcp"]),
         "tcp+work": Spread.of(rates["tcp+work"]),
         "grpc": Spread.of(rates["grpc"]),
@@ -101,7 +105,7 @@ def compare(shape, capacity, longest, path, endpoint, process):
     }
 
 
-def stream(run, spec, endpoint):
+def stream(run, spec, endpoint, ahead=DEFAULT_CREDITS):
     """Consume all epochs; return mean payload bytes, micro-batches, tokens, seconds."""
     with DataClient(endpoint) as client:
         client.create_run(run, spec)
@@ -110,7 +114,7 @@ def stream(run, spec, endpoint):
         )
         payload = count = tokens = 0
         began = time.perf_counter()
-        with client.stream(run, attempt, world_rank=0, dp_rank=0, next_step=1) as steps:
+        with client.stream(run, attempt, world_rank=0, dp_rank=0, next_step=1, credits=ahead) as steps:
             for step in steps:
                 for micro_batch in step:
                     micro_batch.tokens.sum()

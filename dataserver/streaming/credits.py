@@ -12,11 +12,12 @@ MOST_OPEN_CREDITS = 4 * MOST_CREDITS
 class Credits:
     """Counts down with each micro-batch; who finds none waits on `available`.
 
-    `granted`: all that there were. `last_grant`: the newest of them, which tells how many come at a time.
+    `granted`: all that there were. `at_a_time`: how many come with a grant, by the newest one; before there is one,
+    half of the opening's, which is when clients give them back.
     """
 
     def __init__(self) -> None:
-        self.left = self.granted = self.last_grant = 0
+        self.left = self.granted = self.at_a_time = 0
         self._available: asyncio.Future[None] | None = None
 
     def grant(self, count: int) -> None:
@@ -28,9 +29,9 @@ class Credits:
                 f"{count} credits on top of {self.left} unused ones exceed {MOST_OPEN_CREDITS}: "
                 "grant as many as were used up"
             )
+        self.at_a_time = count if self.granted else -(-count // 2)
         self.left += count
         self.granted += count
-        self.last_grant = count
         if self._available is not None and not self._available.done():
             self._available.set_result(None)
 

@@ -22,10 +22,9 @@ from dataserver.streaming.supply import ReadyStep, Supply
 # Groups that are encoded before their credit is there. Memory: this many messages a stream.
 ENCODED_AHEAD: Final = 2
 
-# What a group of small micro-batches may come to, by the bound on their sizes: eight of 32,768 tokens of 4 bytes, which
-# are about a megabyte, and what a client's grants are. A message costs the two sides some tenths of a millisecond
-# whatever its size, which is no more than copying this much does.
-TOGETHER_BYTES: Final = 7 << 18
+# What a group of small micro-batches may come to, by the bound on their sizes, which is half as much again as most are.
+# A message costs the two sides some tenths of a millisecond whatever its size, no more than copying a megabyte does.
+TOGETHER_BYTES: Final = 7 << 19
 
 
 class Encodings:
@@ -61,7 +60,7 @@ class Encodings:
         if plan.step > self._last_step:
             together = self._supply.fetches.together(plan, self._supply.batch, self._limit)
             credits_left = self._credits.granted - self._rounds_begun
-            groups = cut(len(plan.rounds), together, credits_left=credits_left, grant=self._credits.last_grant)
+            groups = cut(len(plan.rounds), together, credits_left=credits_left, grant=self._credits.at_a_time)
             self._to_do.extend((ready, plan, rounds) for rounds in groups)
             self._last_step = plan.step
             self._rounds_begun += len(plan.rounds)

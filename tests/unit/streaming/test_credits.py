@@ -35,6 +35,15 @@ async def test_who_waits_is_woken_by_a_grant_and_waits_again_when_it_is_used_up(
     assert not granted.available().done()
 
 
+def test_how_many_come_at_a_time_is_known_by_the_newest_grant_and_at_first_by_the_opening() -> None:
+    granted = Credits()
+    for count, at_a_time, in_all in ((15, 8, 15), (7, 7, 22), (9, 9, 31)):
+        granted.grant(count)
+        assert (granted.at_a_time, granted.granted) == (at_a_time, in_all)
+    granted.take(5)
+    assert granted.granted == 31
+
+
 def test_a_credit_that_is_not_there_cannot_be_taken() -> None:
     with pytest.raises(RuntimeError):
         Credits().take(1)
