@@ -103,9 +103,9 @@ class ServerConfig(ListeningConfig):
     """Seconds that calls under way get to end after SIGTERM."""
     max_message_bytes: int = Field(default=2**28, ge=2**16, le=LARGEST_MESSAGE_BYTES)
     """Largest message that the server sends, in bytes. A batch spec whose micro-batches could be larger is refused."""
-    keepalive_s: float = Field(default=30.0, gt=0)
+    keepalive_s: float = Field(default=30.0, gt=0, le=86400.0)
     """Seconds after which the server pings a silent client. One that does not answer is disconnected."""
-    keepalive_timeout_s: float = Field(default=20.0, gt=0)
+    keepalive_timeout_s: float = Field(default=20.0, gt=0, le=86400.0)
     """Seconds in which a client must answer a ping."""
 
 

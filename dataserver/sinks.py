@@ -4,7 +4,9 @@ Trainer and orchestrator write to the same kinds of places, each its own figures
 """
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,20 +37,51 @@ class Sink(Protocol):
 
 
 class JsonLines:
-    """Appends a line as an object; who comes back goes on in the same file."""
+    """Appends a line as an object; who comes back goes on in the same file, on a line of its own.
+
+    Raises `InvalidConfigError` where the file cannot be opened or written.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a")
+        self._path = path
+        with self._told():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Nothing is kept back: what could not be written would be tried again, and raised again, by `close`.
+            self._file = path.open("ab", buffering=0)
+            if _ends_inside_a_line(path):
+                self._append(b"\n")
 
     def write(self, step: int, line: Mapping[str, object], scalars: Mapping[str, float]) -> None:  # noqa: ARG002
-        """Append and flush."""
-        self._file.write(json.dumps(dict(line)) + "\n")
-        self._file.flush()
+        """Append."""
+        with self._told():
+            self._append(json.dumps(dict(line)).encode() + b"\n")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _append(self, data: bytes) -> None:
+        while data:  # a disk that is nearly full takes a part, and refuses the rest with a reason
+            data = data[self._file.write(data) :]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InvalidConfigError(
+                f"metrics.jsonl = {str(self._path)!r} cannot be written: {error.strerror}; "
+                "make room, or name another file"
+            ) from error
+
+
+def _ends_inside_a_line(path: Path) -> bool:
+    """Whether somebody was cut off while he wrote the last line."""
+    if not path.is_file() or not path.stat().st_size:  # a pipe, or a terminal, has no end to look at
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 class TensorBoard:

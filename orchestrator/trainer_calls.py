@@ -1,11 +1,10 @@
 """How a trainer that waits in a transfer is told to leave it."""
 
 import logging
-from pathlib import Path
 
 import grpc
 
-from dataserver.client.connection import ConnectionSettings
+from dataserver.client.connection import ConnectionSettings, read_authorities
 from dataserver.errors import InvalidConfigError
 from dataserver.hosting.credentials import read_token
 from dataserver.listening import CalleeConfig
@@ -25,7 +24,7 @@ class TrainerCalls:
     def __init__(self, config: CalleeConfig) -> None:
         self._token = None if config.token_file is None else read_token(config.token_file)
         self._ca_file = config.ca_file
-        self._certificates = None if config.ca_file is None else _read(config.ca_file)
+        self._certificates = None if config.ca_file is None else read_authorities(config.ca_file)
 
     async def abort(self, request: PrepareRequest, reason: str) -> None:
         """Call its `AbortTransfer`. A trainer that is away has left already, which is no error."""
@@ -55,10 +54,3 @@ class TrainerCalls:
             return grpc.aio.insecure_channel(address, options=OPTIONS)
         credentials = grpc.ssl_channel_credentials(self._certificates)
         return grpc.aio.secure_channel(address, credentials, options=OPTIONS)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidConfigError(f"cannot read the CA file {path}: {error.strerror}") from error

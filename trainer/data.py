@@ -10,13 +10,13 @@ from dataserver.client import AttemptInfo, DataClient, RunInfo, StepStream
 from dataserver.cursor import Cursor
 from dataserver.errors import (
     AttemptAliveError,
-    InvalidConfigError,
     PreconditionError,
     RunNotFoundError,
     UnavailableError,
     WaitExpiredError,
 )
 from dataserver.eval_spec import EvalSpec
+from dataserver.hosting.credentials import read_token
 from dataserver.weight_sync import WeightSync
 from trainer.checkpoint import Lineage
 from trainer.config import DataConfig, RunConfig
@@ -38,14 +38,8 @@ class Endpoint:
 
     def connect(self, patience_s: float) -> DataClient:
         """A client, which connects at its first call. Reads the token; raises `InvalidConfigError`."""
-        return DataClient(self.addresses, token=self._token(), ca=self.config.ca_file, patience_s=patience_s)
-
-    def _token(self) -> str | None:
-        path = self.config.token_file
-        try:
-            return None if path is None else path.read_text().strip()
-        except OSError as error:
-            raise InvalidConfigError(f"data.token_file: {error}") from error
+        token = None if self.config.token_file is None else read_token(self.config.token_file)
+        return DataClient(self.addresses, token=token, ca=self.config.ca_file, patience_s=patience_s)
 
 
 class ServerFeed:

@@ -5,6 +5,7 @@ Written sharded, by every rank its own part, and read at any number of ranks
 data position are functions of the step and the cursor, and nothing draws random numbers.
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ def save_checkpoint(
         return checkpoints.commit(temporary, record) if world.is_first else None
     except (OSError, CheckpointException) as error:
         raise CheckpointError(
-            f"cannot write the checkpoint of step {record.step} under {checkpoints.directory}: {error}; "
-            "earlier checkpoints are untouched"
+            f"cannot write the checkpoint of step {record.step} under {checkpoints.directory}, where "
+            f"{_free_bytes(checkpoints.directory)} bytes are free: {_cause(error)}; earlier checkpoints are untouched"
         ) from error
 
 
@@ -51,13 +52,29 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
     try:
         load(state, checkpoint_id=path)
     except (OSError, CheckpointException) as error:
-        raise CheckpointError(f"cannot read the checkpoint {path}: {error}") from error
+        raise CheckpointError(f"cannot read the checkpoint {path}: {_cause(error)}") from error
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
 def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     weights, moments = get_state_dict(model, optimizer)
     return {"model": weights, "optimizer": moments}
+
+
+def _cause(error: OSError | CheckpointException) -> str:
+    """What failed, on which ranks; torch's own text holds whole traces."""
+    if isinstance(error, OSError):
+        return str(error)
+    failures = (f"rank {rank}: {type(fault).__name__}: {fault}" for rank, (fault, _) in error.failures.items())
+    return "; ".join(failures)
+
+
+def _free_bytes(directory: Path) -> str:
+    """Told because torch's writer says of a full disk only that it is at another position than it should be."""
+    try:
+        return f"{shutil.disk_usage(directory).free:,}"
+    except OSError:
+        return "an unknown number of"
 
 
 def _check_shared(temporary: Path, world: World) -> None:

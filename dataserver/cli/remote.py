@@ -14,8 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dataserver.errors import InvalidConfigError
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -46,17 +44,13 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 def connect(arguments: argparse.Namespace) -> "DataClient":
     """A client of the server that the arguments name."""
     from dataserver.client import DataClient
+    from dataserver.hosting.credentials import read_token
 
     # What was waited for stands in the error, and errors take one line: no log on stderr beside it.
     logging.getLogger("dataserver.client").addHandler(logging.NullHandler())
     # Rendering takes long, and that somebody wants to watch.
     logging.getLogger("dataserver.client.rendering").addHandler(logging.StreamHandler())
-    token = None
-    if arguments.token_file is not None:
-        try:
-            token = arguments.token_file.read_text().strip()
-        except OSError as error:
-            raise InvalidConfigError(f"cannot read the token file {arguments.token_file}: {error.strerror}") from error
+    token = None if arguments.token_file is None else read_token(arguments.token_file)
     return DataClient(arguments.endpoint, token=token, ca=arguments.ca, patience_s=_PATIENCE_S)
 
 

@@ -80,6 +80,20 @@ def parse_endpoints(text: str) -> tuple[str, ...]:
     return endpoints
 
 
+def read_authorities(path: Path) -> bytes:
+    """Read the certificates of a CA file; raises `InvalidConfigError` for one that holds none.
+
+    gRPC would take an empty file for the system's own authorities, and go on trying with any other.
+    """
+    try:
+        certificates = path.read_bytes()
+    except OSError as error:
+        raise InvalidConfigError(f"cannot read the CA file {path}: {error.strerror}") from error
+    if b"CERTIFICATE-----" not in certificates:
+        raise InvalidConfigError(f"the CA file {path} is no PEM file with a certificate")
+    return certificates
+
+
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 1 <= int(text) <= 65535
 
@@ -122,11 +136,8 @@ class Channels:
     def _open(self, endpoint: str) -> grpc.Channel:
         if self.settings.ca is None:
             return grpc.insecure_channel(endpoint, options=_CHANNEL_OPTIONS)
-        try:
-            certificates = self.settings.ca.read_bytes()
-        except OSError as error:
-            raise InvalidConfigError(f"cannot read the CA file {self.settings.ca}: {error.strerror}") from error
-        return grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(certificates), options=_CHANNEL_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(read_authorities(self.settings.ca))
+        return grpc.secure_channel(endpoint, credentials, options=_CHANNEL_OPTIONS)
 
     def close(self) -> None:
         """Close all channels; calls under way end. Idempotent."""

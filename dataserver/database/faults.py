@@ -20,6 +20,8 @@ _SQLITE_CONFIG = {
     sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file",
 }
 
+_DAMAGED = "its file is damaged; put a copy from before it was in its place, or name another file to begin anew"
+
 # PostgreSQL's SQLSTATEs. Retried here: serialization failure, deadlock.
 _POSTGRES_RETRY = {"40001", "40P01"}
 # Retried by whoever called: the server comes back, or room is made. Whole classes by their first two characters.
@@ -56,6 +58,8 @@ def _sqlite_fault(error: sqlite3.Error, name: str) -> DataServerError:
         return UnavailableError(f"{name}: {_SQLITE_UNAVAILABLE[code]} ({error})")
     if code in _SQLITE_CONFIG:
         return InvalidConfigError(f"{name}: {_SQLITE_CONFIG[code]} ({error})")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return InternalError(f"{name}: {_DAMAGED} ({error})")
     return InternalError(f"{name}: {error}")
 
 

@@ -1,6 +1,7 @@
 """Who may call: TLS for the connection, a bearer token for every call."""
 
 import hmac
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,22 @@ def server_credentials(tls: TlsConfig) -> grpc.ServerCredentials:
     ):
         if b"-----BEGIN " not in data or mark not in data:
             raise InvalidConfigError(f"{name} {path} is no PEM file with a {mark.decode().lower()}")
+    _refuse_misfit(tls)
     return grpc.ssl_server_credentials([(key, certificate)])
+
+
+def _refuse_misfit(tls: TlsConfig) -> None:
+    """Raise `InvalidConfigError` where key and certificate do not go together: gRPC only says that it got no port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("ALL:@SECLEVEL=0")  # how strong a key has to be is gRPC's to say
+    try:
+        context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # asks nobody on the terminal
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise InvalidConfigError(
+            f"tls.key {tls.key} is not the key of tls.certificate {tls.certificate}, or is encrypted, or one of both "
+            f"is damaged ({why}): give the certificate's own key, without a passphrase"
+        ) from error
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

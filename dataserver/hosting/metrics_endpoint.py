@@ -1,11 +1,17 @@
 """`/metrics` for Prometheus, in a thread of its own."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import CollectorRegistry, start_http_server
 
 from dataserver.errors import InvalidConfigError
 from dataserver.listening import split_address
+
+SILENCE_S: Final = 30.0
+"""How long a connection may say nothing: each costs the server a thread and an open file."""
 
 
 class MetricsEndpoint:
@@ -25,6 +31,7 @@ class MetricsEndpoint:
             raise InvalidConfigError(
                 f"metrics_listen = {self._address!r}: {error.strerror}; choose another address, or '' for none"
             ) from error
+        server.RequestHandlerClass = Impatient
 
         def close() -> None:
             server.shutdown()
@@ -38,6 +45,20 @@ class MetricsEndpoint:
         """Idempotent."""
         self._close()
         self._close = _nothing
+
+
+class Impatient(WSGIRequestHandler):
+    """One connection: hung up on when it is silent, and never a word in the log."""
+
+    timeout = SILENCE_S
+
+    def handle(self) -> None:
+        """Answer one request, unless whoever connected is silent or gone."""
+        with suppress(TimeoutError, ConnectionError):
+            super().handle()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Log nothing."""
 
 
 def _nothing() -> None:

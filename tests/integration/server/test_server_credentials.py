@@ -1,6 +1,7 @@
 """Who may call: TLS, the token, and what stays open."""
 
 import ssl
+import subprocess
 from pathlib import Path
 
 import grpc
@@ -114,6 +115,16 @@ def test_files_that_are_no_pem_are_refused(serve, tmp_path: Path) -> None:
     (tmp_path / "nothing.pem").write_text("hello")
     with pytest.raises(InvalidConfigError, match="no PEM file"):
         serve(tls={"certificate": tmp_path / "nothing.pem", "key": tmp_path / "nothing.pem"})
+
+
+def test_a_key_of_another_certificate_is_refused_by_both_names(serve, pem: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-out", tmp_path / "k"],
+        check=True,
+        capture_output=True,
+    )
+    with pytest.raises(InvalidConfigError, match=rf"{tmp_path}/k is not the key of .*certificate\.pem"):
+        serve(tls={"certificate": pem / "certificate.pem", "key": tmp_path / "k"})
 
 
 def test_a_missing_token_file_is_named(serve, tmp_path: Path) -> None:

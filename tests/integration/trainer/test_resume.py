@@ -124,6 +124,8 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path: Pat
     for told in on_ranks(2, save_with_a_full_disk, config, MemoryFeed(run_steps(2))):
         assert "cannot write the checkpoint of step 6" in told
         assert "File too large" in told
+        assert "bytes are free" in told
+        assert "Traceback" not in told
     assert [found.path for found in Checkpoints(config.checkpoint.dir).complete()] == [before.path]
     assert digest_of(tmp_path, 2, before) == digest
 

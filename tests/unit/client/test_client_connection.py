@@ -64,6 +64,18 @@ def test_a_missing_ca_file_is_named(tmp_path):
         client.list_runs()
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n", b"\xff"]
+)
+def test_a_ca_file_without_a_certificate_is_refused_at_once(tmp_path, content):
+    (tmp_path / "ca.pem").write_bytes(content)
+    with (
+        DataClient("node:1", ca=tmp_path / "ca.pem") as client,
+        pytest.raises(InvalidConfigError, match=r"ca\.pem is no PEM file with a certificate"),
+    ):
+        client.list_runs()
+
+
 def test_a_closed_client_says_so():
     client = DataClient("localhost:1")
     client.close()

@@ -42,6 +42,10 @@ def test_sqlites_faults_name_the_file(code, expected):
     assert "told by sqlite" in fault.message
 
 
+def test_a_damaged_file_is_told_with_what_to_do():
+    assert "put a copy from before" in fault_of(sqlite_error(sqlite3.SQLITE_CORRUPT_INDEX), "/data/runs.db").message
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

@@ -55,6 +55,8 @@ def test_stores_of_flags_join_those_of_the_file(tmp_path: Path) -> None:
         ({"pacing_wait_s": float("inf")}, "pacing_wait_s: .*finite"),
         ({"drain_s": "inf"}, "drain_s: .*finite"),
         ({"lease_s": float("nan")}, "lease_s: .*finite"),
+        ({"keepalive_s": 1e9}, "keepalive_s: .*86400"),
+        ({"keepalive_timeout_s": 1e9}, "keepalive_timeout_s: .*86400"),
         ({"stores": {"a": {"path": ""}}}, "stores.a.path: is empty"),
         ({"index_dir": ""}, "index_dir: is empty"),
     ],

@@ -48,6 +48,30 @@ def test_a_step_is_one_line_on_the_screen() -> None:
     )
 
 
+def test_a_file_that_takes_no_more_is_named() -> None:
+    metrics = open_metrics(MetricsConfig(jsonl=Path("/dev/full")), run="chat", last_step=None, resolved={})
+    with (
+        metrics,
+        pytest.raises(InvalidConfigError, match=r"metrics\.jsonl = '/dev/full' cannot be written: No space left"),
+    ):
+        metrics.write(EVALUATION)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match=rf"metrics\.jsonl = '{tmp_path}' cannot be written: Is a directory"):
+        open_metrics(MetricsConfig(jsonl=tmp_path), run="chat", last_step=None, resolved={})
+
+
+def test_what_follows_half_a_line_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"st')
+    for _ in range(2):
+        with open_metrics(MetricsConfig(jsonl=path), run="chat", last_step=None, resolved={}) as metrics:
+            metrics.write(EVALUATION)
+    assert path.read_text().splitlines()[:2] == ['{"step": 1}', '{"st']
+    assert [json.loads(line) for line in path.read_text().splitlines()[2:]] == [asdict(EVALUATION)] * 2
+
+
 def test_an_evaluation_is_a_line_and_an_object_of_its_own(tmp_path: Path) -> None:
     out = io.StringIO()
     Screen(40, out).write(EVALUATION)
