@@ -42,13 +42,16 @@ class ProcessConfig(Section):
     """Variables that this process gets besides the launcher's."""
 
     def words(self, environment: Mapping[str, str]) -> list[str]:
-        """The command's words; `JobError` for a variable that is not set, or a quote that is not closed."""
+        """The command's words; `JobError` for a variable that is not set, a quote that is not closed, or no program."""
         try:
-            return [string.Template(word).substitute(environment) for word in shlex.split(self.command)]
+            words = [string.Template(word).substitute(environment) for word in shlex.split(self.command)]
         except KeyError as error:
             raise JobError(f"{self.command!r}: the environment variable {error.args[0]} is not set") from error
         except ValueError as error:
             raise JobError(f"{self.command!r}: {error}") from error
+        if not words or not words[0]:
+            raise JobError(f"{self.command!r}: it names no program; where nothing is to be started, leave it out")
+        return words
 
 
 class JobConfig(Section):

@@ -103,6 +103,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("[trainer]\ncommand = 'a'\n[engines.'a b']\ncommand = 'b'", "String should match pattern"),
         ("[trainer]\ncommand = 'echo $NO_SUCH_VARIABLE'", "the environment variable NO_SUCH_VARIABLE is not set"),
         ("[trainer]\ncommand = '''echo \"'''", "No closing quotation"),
+        ("[trainer]\ncommand = ' '", "' ': it names no program"),
         ("trainer", "cannot read the job"),
         ("restarts = -1\n[trainer]\ncommand = 'a'", "restarts: Input should be greater than or equal to 0"),
     ],
