@@ -162,6 +162,9 @@ def _postgres_clock(connection: Connection) -> float:
 def _prepare(connection: Connection, database: Database, prepare: Callable[[Connection, str], None]) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})
+    else:
+        # SQLite opens what it may not write, and takes `BEGIN IMMEDIATE` there for a read: only a write is refused.
+        connection.exec_driver_sql("PRAGMA user_version = 0")
     prepare(connection, database.name)
     if isinstance(database.clock, BootClock):
         database.clock.settle(connection, database.name)

@@ -142,7 +142,8 @@ class Attempts:
         self._in_vain += 1
         if self._in_vain >= self._policy.tries:
             raise UnavailableError(
-                f"{self._what}: {self._in_vain} tries in a row failed, the last with: {fault}."
+                f"{self._what}: {self._in_vain} tries in a row failed, the last with: {fault}. "
+                "Check that endpoint and region are the storage's, and the network."
             ) from fault
         bound = min(self._policy.backoff_s * 2 ** (self._in_vain - 1), self._policy.longest_backoff_s)
         # Random over the whole interval: many readers that fail together do not come back together.

@@ -124,6 +124,20 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
         open_ledger(f"sqlite:///{path}", lease_s=30)
 
 
+def test_a_file_that_may_not_be_written_is_refused_when_it_is_opened(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.db"
+    connect = sqlite3.dbapi2.connect
+
+    def only_reading(_path, **options):
+        # As SQLite itself opens a file without the right to write; who is root has it always.
+        return connect(f"file:{path}?mode=ro", uri=True, **options)
+
+    with closing(open_ledger(f"sqlite:///{path}", lease_s=30)):  # one that may write it has it open
+        monkeypatch.setattr(sqlite3.dbapi2, "connect", only_reading)
+        with pytest.raises(InvalidConfigError, match=f"{path}: it is read-only; make the file and its directory"):
+            open_ledger(f"sqlite:///{path}", lease_s=30)
+
+
 @pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "lustre"])
 def test_a_file_on_a_network_filesystem_is_refused(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mountinfo"
