@@ -7,7 +7,7 @@
 
 The four run interleaved. The client reads every token once (a sum), so that views are not free. A stream is several
 epochs, some thirty steps, from its open to its end: what a first step waits for, its plan above all, is counted, but
-is not a fifth of the time, as it is of the eight steps of one epoch.
+is less of the time than of the eight steps of one epoch.
 CPU seconds are those of the whole server process and of the whole client, per 10^9 tokens.
 """
 
