@@ -6,6 +6,7 @@ waits for these only. SQLite writes its log from the beginning again after so ma
 while the file is open.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -25,9 +26,9 @@ def take_log_room(connection: Connection, path: Path) -> None:
     The room is on the disk with the next commit. A disk without it is no fault here: whoever writes is told.
     Raises `DBAPIError`, for instance where another process has the file locked for too long.
     """
-    log = Path(f"{path}-wal")
-    if log.exists() and log.stat().st_size >= LOG_BYTES:
-        return
+    with suppress(FileNotFoundError):  # whoever closes the file last removes it
+        if Path(f"{path}-wal").stat().st_size >= LOG_BYTES:
+            return
     held = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
     connection.exec_driver_sql(f"PRAGMA cache_size = {_PAGES_HELD}")
     try:
