@@ -33,7 +33,7 @@ STEP_SAMPLES, CELL_SAMPLES = 60_000, 20_000
 FULL = 0.985
 
 PUBLISHED = (
-    "published for prime-rl (GLM-4.5-Air, 8 ranks x 131,072, 1,048,576 tokens a step; rank max/mean): "
+    "published for prime-rl (GLM-4.5-Air, 8 ranks x 131,072, 1,048,576 tokens a step; rank imbalance): "
     "first-fit 2.68, stream order 1.95, cost-balanced 1.64",
     "published for WLB-LLM (imbalance by its own measure): 1.44 before balancing, 1.05 after",
 )
@@ -66,7 +66,7 @@ def cell(steps, ranks, capacity, policy, cost):
         "rounds": float(np.mean(rounds)),
         "efficiency": mean_of(figures, "token_efficiency"),
         "at most": mean_of(bounds, "token_efficiency"),
-        "rank max/mean": mean_of(figures, "rank_imbalance"),
+        "rank imbalance": mean_of(figures, "rank_imbalance"),
         "from": mean_of(bounds, "rank_imbalance"),
         "inflation": mean_of(figures, "round_inflation"),
         "at least": mean_of(bounds, "round_inflation"),

@@ -5,7 +5,8 @@
         for packed in item["micro_batches"]: ...          # forward, backward
         optimizer.step()
         dataset.ack()                                     # the step is in the weights
-        save(weights, dataset.state_dict())
+        save(path, weights, dataset.state_dict())
+        dataset.commit(path.as_uri())
 
 One item is what one rank does in one optimizer step. `docs/examples/hf_trainer.py` is a whole one.
 """
@@ -49,6 +50,7 @@ class StepDataset(IterableDataset[StepItem]):
         self._vocab_size = vocab_size
         self._world = world
         self._take_over = take_over
+        self._attempt: AttemptInfo | None = None
         self._done: Cursor | None = None
         self._given: Step | None = None
         self._source: StepSource | None = None
@@ -61,10 +63,10 @@ class StepDataset(IterableDataset[StepItem]):
                 "that they fetched ahead would count as consumed. Use num_workers=0; the client prefetches by itself"
             )
         self.close()
-        attempt = told_by_first(self._world, self._begin)
+        self._attempt = told_by_first(self._world, self._begin)
         next_step = 1 if self._done is None else self._done.step + 1
         rank = self._world.rank
-        self._source = self._feed.open(attempt=attempt, world_rank=rank, dp_rank=rank, next_step=next_step)
+        self._source = self._feed.open(attempt=self._attempt, world_rank=rank, dp_rank=rank, next_step=next_step)
         for step in agreed(self._source, self._world):
             micro_batches = [pack(batch, self._world.device) for batch in step]
             self._given = step
@@ -88,6 +90,11 @@ class StepDataset(IterableDataset[StepItem]):
         """Where the next step begins, after the last acknowledged one; belongs beside the weights."""
         cursor = None if self._done is None else self._done.to_json()
         return {"version": STATE_VERSION, "run": self._run, "cursor": cursor}
+
+    def commit(self, uri: str) -> None:
+        """Tell the data server, from rank 0, that the checkpoint at `uri` holds the last acknowledged step."""
+        if self._attempt is not None and self._done is not None and self._world.is_first:
+            self._feed.commit(attempt=self._attempt, cursor=self._done, uri=uri)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there at the next iteration, at any number of ranks.

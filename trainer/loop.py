@@ -147,7 +147,7 @@ class Job:
         )
         path = save_checkpoint(self.checkpoints, record, self.model, self.optimizer, self.world)
         if path is not None and self.feed.commit(attempt=self.attempt, cursor=step.end, uri=path.as_uri()):
-            self.retention.prune()
+            self.retention.prune(self.attempt.number, self.attempt.base.step)
         return path
 
 

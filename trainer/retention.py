@@ -27,11 +27,16 @@ class Retention:
         self._keep_every = keep_every
         self._unreadable: set[Path] = set()
 
-    def prune(self) -> list[Path]:
-        """Remove the run's checkpoints that no rule keeps; returns them. The newest always stays. Never fails a job."""
+    def prune(self, attempt: int, base_step: int) -> list[Path]:
+        """Remove the run's checkpoints that no rule keeps; returns them. The newest always stays. Never fails a job.
+
+        `attempt` went on from `base_step`: what others wrote behind it was abandoned, and takes no place of those that
+        the run can go on from. It stays as long as it is among the newest itself.
+        """
         ours = sorted(self._ours(), key=by_step)
-        by_age = sorted(ours, key=lambda checkpoint: (checkpoint.record.attempt, checkpoint.record.step))
-        newest = {checkpoint.path for checkpoint in [*by_age[-self._keep_last :], *ours[-self._keep_last :]]}
+        by_age = sorted(ours, key=lambda each: (each.record.attempt, each.record.step))
+        standing = [each for each in ours if each.record.attempt == attempt or each.record.step <= base_step]
+        newest = {each.path for order in (ours, by_age, standing) for each in order[-self._keep_last :]}
         removed = [
             checkpoint.path
             for checkpoint in ours

@@ -76,7 +76,7 @@ def _print(out: "Console", plan: "StepDescription") -> None:
         f"{plan.target_count} targets, plan {plan.plan_digest}"
     )
     out.print(
-        f"token efficiency {plan.figures.token_efficiency:.3f}, rank max/mean {plan.figures.rank_imbalance:.3f}, "
+        f"token efficiency {plan.figures.token_efficiency:.3f}, rank imbalance {plan.figures.rank_imbalance:.3f}, "
         f"round inflation {plan.figures.round_inflation:.3f}"
     )
     out.print("tokens by store: " + _store_tokens(plan))

@@ -199,7 +199,7 @@ def _text(estimate: dict[str, Any]) -> str:
         f"{estimate['epoch_samples']:,} samples, {estimate['tokens']:,} tokens",
         f"a step       {estimate['step_tokens']:,.0f} tokens in {estimate['step_rounds']:.1f} rounds, "
         f"{100 * estimate['alignment_padding']:.1f} % padding (mean of the first {estimate['steps_planned']})",
-        f"packing      token efficiency {estimate['token_efficiency']:.4f}, rank max/mean "
+        f"packing      token efficiency {estimate['token_efficiency']:.4f}, rank imbalance "
         f"{estimate['rank_imbalance']:.4f}, round inflation {estimate['round_inflation']:.4f}",
     ]
     if estimate["fewest_rounds"] < estimate["most_rounds"]:

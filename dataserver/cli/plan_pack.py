@@ -119,6 +119,6 @@ def _figures_as_text(step: PackedStep) -> str:
     figures, bounds = step.figures, step.bounds
     return (
         f"  token efficiency {figures.token_efficiency:.4f} (at most {bounds.token_efficiency:.4f}), "
-        f"rank max/mean {figures.rank_imbalance:.4f} (at least {bounds.rank_imbalance:.4f}), "
+        f"rank imbalance {figures.rank_imbalance:.4f} (at least {bounds.rank_imbalance:.4f}), "
         f"round inflation {figures.round_inflation:.4f} (at least {bounds.round_inflation:.4f})"
     )

@@ -235,6 +235,6 @@ def _mixture(mixture: "MixtureInfo") -> list[tuple[str, str]]:
 
 def _figures(figures: "FiguresInfo") -> str:
     return (
-        f"token efficiency {figures.token_efficiency:.3f}, rank max/mean {figures.rank_imbalance:.3f}, "
+        f"token efficiency {figures.token_efficiency:.3f}, rank imbalance {figures.rank_imbalance:.3f}, "
         f"round inflation {figures.round_inflation:.3f}"
     )

@@ -8,6 +8,9 @@ import time
 # Messages quote what clients sent. Escaped, it can neither forge a line nor steer a terminal.
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
+# JSON escapes those below 32 itself.
+_JSON_CONTROL_CHARACTERS = {code: f"\\u{code:04x}" for code in range(127, 160)}
+
 
 class TextFormatter(logging.Formatter):
     """One line a message; a trace keeps its lines."""
@@ -40,7 +43,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        return json.dumps(entry, ensure_ascii=False).translate(_JSON_CONTROL_CHARACTERS)
 
 
 def set_up_logs(log_format: str, name: str = "server") -> None:

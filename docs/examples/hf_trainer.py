@@ -63,9 +63,11 @@ class KeepPosition(TrainerCallback):
         self.dataset.ack()
 
     def on_save(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the position beside the weights."""
-        path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE
-        path.write_text(json.dumps(self.dataset.state_dict()))
+        """Write the position beside the weights, and tell the data server."""
+        if state.is_world_process_zero:
+            checkpoint = Path(args.output_dir).absolute() / f"checkpoint-{state.global_step}"
+            (checkpoint / STATE_FILE).write_text(json.dumps(self.dataset.state_dict()))
+            self.dataset.commit(checkpoint.as_uri())
 
 
 def main(words: Sequence[str] | None = None) -> Trainer:

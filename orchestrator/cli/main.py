@@ -8,6 +8,7 @@ its work.
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ def _serve(arguments: Sequence[str]) -> int:
     from orchestrator.process import serve
 
     set_up_logs(config.serve.log_format, "orchestrator")
+    # It tells every request, and engines are asked each second how they are.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     return serve(config, options.data_endpoint, _say)
 
 

@@ -71,7 +71,7 @@ class SamplingConfig(Section):
     max_tokens: int = Field(ge=1)
     """Longest answer. One that reaches it is truncated, and counted as such."""
     temperature: float = Field(default=1.0, ge=0, le=2)
-    """0 takes the likeliest token always."""
+    """0 takes the likeliest token always; `samples` must then be 1."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Share of the probability that the likeliest tokens make up; others are never drawn."""
     stop: tuple[str, ...] = ()

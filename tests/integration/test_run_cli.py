@@ -173,7 +173,7 @@ def test_plans_are_shown_by_rank_and_round_with_their_three_figures(dataserver, 
     status, out, _ = dataserver("plan", "show", run, "--steps", "2:4", "--world-size", "2")
     assert status == 0
     assert [line.split()[1] for line in out.splitlines() if line.startswith("step ")] == ["2", "3"]
-    assert out.count("token efficiency") == out.count("rank max/mean") == out.count("round inflation") == 2
+    assert out.count("token efficiency") == out.count("rank imbalance") == out.count("round inflation") == 2
     assert "rank 1" in out
     assert "rank 2" not in out
     plans = json.loads(dataserver("plan", "show", run, "--steps", "2:4", "--world-size", "2", "--json")[1])

@@ -108,3 +108,4 @@ def test_the_hugging_face_example_trains_stops_and_goes_on_exactly(tmp_path: Pat
     assert len(logged) == 5
     assert logged[-1] < logged[0]
     assert (run.attempt.number, run.attempt.base.step, run.consumed_step) == (2, 3, 5)
+    assert run.committed.step == 5

@@ -31,7 +31,7 @@ def steps(checkpoints: Checkpoints) -> list[tuple[int, int]]:
 def test_the_newest_and_every_nth_are_kept(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     write(checkpoints, *(record(step) for step in (5, 10, 15, 20, 25, 30)))
-    removed = Retention(checkpoints, "u1", keep_last=2, keep_every=10).prune()
+    removed = Retention(checkpoints, "u1", keep_last=2, keep_every=10).prune(1, 0)
     assert [path.name[:13] for path in removed] == ["step-00000005", "step-00000015"]
     assert steps(checkpoints) == [(10, 1), (20, 1), (25, 1), (30, 1)]
     assert [path.name for path in tmp_path.glob(".*")] == []
@@ -40,15 +40,22 @@ def test_the_newest_and_every_nth_are_kept(tmp_path: Path) -> None:
 def test_after_going_back_the_newest_of_the_new_line_is_kept(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     write(checkpoints, record(5, 1), record(10, 1), record(6, 2))
-    Retention(checkpoints, "u1").prune()
+    Retention(checkpoints, "u1").prune(2, 5)
     assert (6, 2) in steps(checkpoints)
     assert (5, 1) not in steps(checkpoints)
+
+
+def test_what_a_rewind_abandoned_takes_no_place_of_what_the_run_stands_on(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    write(checkpoints, record(44, 1), record(45, 1), record(46, 1), record(46, 2))
+    Retention(checkpoints, "u1", keep_last=2).prune(2, 45)
+    assert sorted(steps(checkpoints)) == [(45, 1), (46, 1), (46, 2)]
 
 
 def test_another_runs_checkpoints_are_not_pruned(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     write(checkpoints, record(5, run_uid="u0"), record(10), record(20))
-    Retention(checkpoints, "u1").prune()
+    Retention(checkpoints, "u1").prune(1, 0)
     assert steps(checkpoints) == [(5, 1), (20, 1)]
 
 
@@ -73,7 +80,7 @@ def test_what_cannot_be_removed_ends_no_training_and_goes_at_the_next_start(
     with monkeypatch.context() as patch:
         # As where a file that somebody reads cannot be deleted.
         patch.setattr("os.unlink", refuse)
-        assert retention.prune() == [older]
+        assert retention.prune(1, 0) == [older]
     assert steps(checkpoints) == [(10, 1)]
     assert [path.name for path in tmp_path.glob(".*")] == [f".{older.name}.removed"]
     retention.sweep(1)
@@ -91,8 +98,8 @@ def test_what_cannot_be_read_is_left_and_named_once_but_never_chosen_past(
     damaged, older, newest = write(checkpoints, record(5), record(10), record(15))
     (damaged / RECORD_FILE).unlink()
     retention = Retention(checkpoints, "u1")
-    assert retention.prune() == [older]
-    assert retention.prune() == []
+    assert retention.prune(1, 0) == [older]
+    assert retention.prune(1, 0) == []
     assert damaged.exists()
     assert newest.exists()
     [warning] = [entry for entry in caplog.records if entry.levelname == "WARNING"]
