@@ -30,8 +30,8 @@ class Retention:
     def prune(self, attempt: int, base_step: int) -> list[Path]:
         """Remove the run's checkpoints that no rule keeps; returns them. The newest always stays. Never fails a job.
 
-        `attempt` went on from `base_step`: what others wrote behind it was abandoned, and takes no place of those that
-        the run can go on from. It stays as long as it is among the newest itself.
+        `attempt` went on from `base_step`: what others wrote behind it was abandoned then, and takes no place of those
+        that the run can go on from. It stays as long as it is among the newest itself.
         """
         ours = sorted(self._ours(), key=by_step)
         by_age = sorted(ours, key=lambda each: (each.record.attempt, each.record.step))

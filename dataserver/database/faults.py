@@ -40,9 +40,10 @@ def is_busy(error: DBAPIError) -> bool:
     return _sqlite_code(error.orig) == sqlite3.SQLITE_BUSY
 
 
-def is_full(error: DBAPIError) -> bool:
-    """Whether there is no room left on the SQLite file's disk."""
-    return _sqlite_code(error.orig) == sqlite3.SQLITE_FULL
+def has_no_room(error: DBAPIError) -> bool:
+    """Whether the SQLite file could not grow: its disk is full, or a quota or limit of file sizes is reached."""
+    extended = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return extended == sqlite3.SQLITE_IOERR_WRITE or _sqlite_code(error.orig) == sqlite3.SQLITE_FULL
 
 
 def fault_of(error: DBAPIError, name: str) -> DataServerError:

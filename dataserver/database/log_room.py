@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from dataserver.database.faults import is_full
+from dataserver.database.faults import has_no_room
 
 # SQLite begins its log anew after 1000 pages of 4096 bytes. The tenth more is for the transaction that gets there.
 LOG_BYTES = 1100 * 4096
@@ -36,7 +36,7 @@ def take_log_room(connection: Connection, path: Path) -> None:
         connection.exec_driver_sql("CREATE TABLE log_room (bytes)")
         connection.exec_driver_sql("INSERT INTO log_room VALUES (zeroblob(?))", (LOG_BYTES,))
     except DBAPIError as error:
-        if not is_full(error):
+        if not has_no_room(error):
             raise
     finally:
         connection.rollback()

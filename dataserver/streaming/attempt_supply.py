@@ -4,8 +4,7 @@
     end of the run ─> pacing ─> closing: offers, as long as a sync is wanted
 
 A step is sealed only when its first micro-batch may go at once: pacing permits it and the rank has a credit for it.
-The seal may be made while the last micro-batches of the step before are on their way, if there are credits for these
-too.
+The seal may be made while micro-batches of the step before are on their way, if there are credits for all of these too.
 """
 
 import asyncio

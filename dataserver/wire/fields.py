@@ -33,14 +33,15 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
-    """Return the value at `begin` and where it ends."""
-    value = shift = 0
-    while True:
+    """Return the value at `begin` and where it ends; raises `DecodeError` for one of more than 64 bits."""
+    value = 0
+    for shift in range(0, 64, 7):
         byte = data[begin]
         value |= (byte & 0x7F) << shift
-        begin, shift = begin + 1, shift + 7
+        begin += 1
         if byte < 0x80:
             return value, begin
+    raise DecodeError("a number of more than 64 bits")
 
 
 def fields_of(data: memoryview) -> Iterator[tuple[int, int, int, int]]:

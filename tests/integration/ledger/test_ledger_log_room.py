@@ -1,6 +1,8 @@
 """Room in an SQLite ledger's write-ahead log: there from the beginning, so that no commit makes the file grow."""
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -67,3 +69,23 @@ def test_a_disk_without_the_room_is_no_fault_and_leaves_the_connection_as_it_was
         assert connection.exec_driver_sql("PRAGMA cache_size").scalar_one() == before
         assert not connection.connection.dbapi_connection.in_transaction
     engine.dispose()
+
+
+# Opens a ledger where no file may have more bytes than this, and writes to it.
+LIMITED = """
+import resource, sys
+from sqlalchemy import update
+from dataserver.ledger import schema
+from dataserver.ledger.database import open_database
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+database = open_database(f"sqlite:///{sys.argv[1]}")
+same = update(schema.schema_version).values(version=schema.SCHEMA_VERSION)
+print(database.write(lambda connection: connection.execute(same).rowcount))
+"""
+
+
+def test_a_limit_of_file_sizes_below_the_room_is_no_fault(path):
+    opened(path).close()
+    command = [sys.executable, "-c", LIMITED, str(path), "1000000"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "1\n"), ended.stderr

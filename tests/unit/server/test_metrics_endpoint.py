@@ -21,6 +21,7 @@ def test_a_silent_connection_is_hung_up_on_and_the_next_one_answered(monkeypatch
             with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as silent:
                 silent.sendall(begun)
                 assert silent.recv(1) == b""
+        monkeypatch.setattr(Impatient, "timeout", LIMIT_S)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as answer:
             assert b"rows 3.0" in answer.read()
     finally:

@@ -6,14 +6,16 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import xxhash
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
+from dataserver.wire.fields import read_varint
 from dataserver.wire.messages import cursor_to_proto
-from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, micro_batch_parts
+from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, decode_micro_batches, micro_batch_parts
 from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response, encode_response
 
 
@@ -199,3 +201,11 @@ def test_the_checksum_is_a_field_of_the_contract_and_must_be_there():
     assert response.SerializeToString() == whole
     with pytest.raises(ChecksumMismatchError, match="without a checksum"):
         decoded_one(content)
+
+
+def test_a_number_without_an_end_is_refused_after_ten_bytes():
+    assert read_varint(b"\xff" * 9 + b"\x01", 0) == (2**64 - 1, 10)
+    with pytest.raises(DecodeError, match="more than 64 bits"):
+        read_varint(b"\xff" * 11, 0)
+    with pytest.raises(ChecksumMismatchError):
+        decode_micro_batches(b"\x1a" + b"\xff" * 100_000)
