@@ -25,6 +25,9 @@ from trainer.config import TrainerConfig
 from trainer.config_file import load_config
 from trainer.errors import TrainerError
 
+# What gloo says of a rank that did not come.
+_WAITED = "Timed out waiting"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, or export; returns the exit code."""
@@ -104,7 +107,7 @@ def end_rank(code: int) -> NoReturn:
 def _tell(config: TrainerConfig, rank: str, error: BaseException) -> None:
     """Say what failed, in one line, and keep the trace."""
     trace = config.checkpoint.dir / f"trainer-rank-{rank}.log"
-    cause = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {_one_line(error)}"
+    cause = cause_of(error)
     try:
         config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
         handler = logging.FileHandler(trace)
@@ -117,8 +120,14 @@ def _tell(config: TrainerConfig, rank: str, error: BaseException) -> None:
     print(f"trainer: rank {rank}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or "no message"
+def cause_of(error: BaseException) -> str:
+    """What ended a rank, in one line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    text = " ".join(str(error).split()) or "no message"
+    if _WAITED in text:
+        text += "; another rank did not come within parallel.collective_timeout_s: it hangs or is stopped"
+    return f"{type(error).__name__}: {text}"
 
 
 def _resume(word: str) -> Resume:

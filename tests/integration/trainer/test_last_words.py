@@ -4,6 +4,7 @@ import logging
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,26 @@ def test_a_rank_that_native_code_ends_says_where_it_was(tmp_path: Path) -> None:
     assert "Fatal Python error: Aborted" in last
     assert "in run_job" in last
     assert trainer.returncode == -signal.SIGABRT
+
+
+def wait_in_vain(world: World) -> str | None:
+    import torch
+    import torch.distributed as dist
+
+    from trainer.cli import cause_of
+
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if not world.is_first:
+        return None
+    with pytest.raises(RuntimeError) as raised:
+        dist.all_reduce(torch.ones(1), group=group)
+    return cause_of(raised.value)
+
+
+def test_who_waits_for_another_rank_in_vain_says_so() -> None:
+    told, _ = on_ranks(2, wait_in_vain)
+    assert told.startswith("RuntimeError: ")
+    assert told.endswith("; another rank did not come within parallel.collective_timeout_s: it hangs or is stopped")
 
 
 # What it leaves behind aborts when Python's end frees it, as a thread of gloo may.
