@@ -59,6 +59,7 @@ class Cell:
         self._begun = time.monotonic()
         self._programs: dict[str, Callable[[], None]] = {}
         self._running: dict[int, str] = {}
+        self._coming_back: list[str] = []
         self._due: list[tuple[float, int, Event]] = []
         self._awaited: list[tuple[int, Event]] = []
         self._forgotten: range | tuple[()] = ()
@@ -125,7 +126,7 @@ class Cell:
         while not self._lived_well(world_size, pace or Pace()):
             if self.lives == MOST_LIVES:
                 raise RuntimeError(f"{MOST_LIVES} lives ended badly: {self.codes}")
-        self._watch(lambda: not any(name.startswith("orchestrator") for name in self._running.values()))
+        self._watch(lambda: not any(name.startswith("orchestrator") for name in self._living()))
 
     def ask(self, question: Callable[[DataClient], Any]) -> Any:
         """What `question` finds out as a client, in a process of its own; anything that JSON can carry."""
@@ -221,7 +222,16 @@ class Cell:
                     if other.startswith("rank-"):
                         os.kill(pid, signal.SIGKILL)
         elif code and name in self._programs:
-            self.at(time.monotonic() - self._begun + BACKOFF_S, lambda: self._spawn(name))
+            self._coming_back.append(name)
+            self.at(time.monotonic() - self._begun + BACKOFF_S, lambda: self._come_back(name))
+
+    def _come_back(self, name: str) -> None:
+        self._coming_back.remove(name)
+        self._spawn(name)
+
+    def _living(self) -> list[str]:
+        """Who runs, or was killed and is about to be started again."""
+        return [*self._running.values(), *self._coming_back]
 
     def _signal(self, name: str, number: int) -> int:
         pid = next((pid for pid, running in self._running.items() if running == name), 0)
