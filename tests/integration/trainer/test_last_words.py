@@ -4,8 +4,11 @@ import logging
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import IO
 
 import pytest
 from trainerlab.jobs import MemoryFeed, job_config
@@ -59,30 +62,32 @@ def test_the_end_names_checkpoint_and_export_and_a_second_start_has_nothing_to_d
     assert again == ["run chat ended at step 2; nothing left to do", f"exported to {export}"]
 
 
-@pytest.mark.timeout(120)
-def test_a_lone_rank_tells_its_threads_and_an_interrupt_is_called_one(tmp_path: Path) -> None:
-    (tmp_path / "train.toml").write_text(CONFIG)
-    # Nobody listens on port 1: the trainer waits for a server until it is interrupted.
+@contextmanager
+def waiting_trainer(directory: Path) -> "Iterator[tuple[subprocess.Popen[str], IO[str], str]]":
+    """A lone rank that waits for a server, as nobody listens on port 1; what it says next, and has said of threads."""
+    (directory / "train.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "trainer", "train.toml", "--data-endpoint", "127.0.0.1:1"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as trainer:
+    with subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE, text=True) as trainer:
         assert trainer.stderr is not None
         told = next(line for line in trainer.stderr if "torch computes with" in line)
+        yield trainer, trainer.stderr, told
+
+
+@pytest.mark.timeout(120)
+def test_a_lone_rank_tells_its_threads_and_an_interrupt_is_called_one(tmp_path: Path) -> None:
+    with waiting_trainer(tmp_path) as (trainer, stderr, told):
         assert "OMP_NUM_THREADS sets how many" in told
         trainer.send_signal(signal.SIGINT)
-        last = trainer.stderr.read().splitlines()[-1]
+        last = stderr.read().splitlines()[-1]
     assert last.startswith("trainer: rank 0: interrupted [trace: ")
     assert trainer.returncode == 1
 
 
 @pytest.mark.timeout(120)
 def test_a_rank_that_native_code_ends_says_where_it_was(tmp_path: Path) -> None:
-    (tmp_path / "train.toml").write_text(CONFIG)
-    command = [sys.executable, "-m", "trainer", "train.toml", "--data-endpoint", "127.0.0.1:1"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as trainer:
-        assert trainer.stderr is not None
-        assert any("torch computes with" in line for line in trainer.stderr)
+    with waiting_trainer(tmp_path) as (trainer, stderr, _):
         trainer.send_signal(signal.SIGABRT)
-        last = trainer.stderr.read()
+        last = stderr.read()
     assert "Fatal Python error: Aborted" in last
     assert "in run_job" in last
     assert trainer.returncode == -signal.SIGABRT
