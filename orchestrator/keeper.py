@@ -83,6 +83,9 @@ class Keeper:
                 if str(error) != told:
                     told = str(error)
                     log.error("%s", told)  # noqa: TRY400 - the engine's fault, not one of ours
+            except Exception:
+                # Nobody looks at what this task raises, and the engine would stay out for good.
+                log.exception("engine %s: its restart met a fault of the orchestrator's own", member.name)
             status = await member.engine.status()
             if status.healthy and not status.paused and not status.update_open and status.label is None:
                 self._pool.see(member, None, status.workers)

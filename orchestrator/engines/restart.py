@@ -1,7 +1,11 @@
 """Ends an engine's process and starts it anew, by the command that the configuration names."""
 
 import asyncio
+import os
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import IO
 
 from orchestrator.errors import EngineUnavailableError
 
@@ -26,22 +30,26 @@ async def run_restart(
 
 
 async def _run(engine: str, command: Sequence[str]) -> None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        raise EngineUnavailableError(engine, "restart", f"{' '.join(command)} cannot be run: {error}") from error
-    try:
-        _, stderr = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        text = stderr[-QUOTE_BYTES:].decode(errors="replace")
-        what = f"{' '.join(command)} ended with {process.returncode}: {text}"
-        raise EngineUnavailableError(engine, "restart", what)
+    # A file and no pipe: an engine that the command leaves running may hold it for as long as it lives.
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=said
+            )
+        except OSError as error:
+            raise EngineUnavailableError(engine, "restart", f"{' '.join(command)} cannot be run: {error}") from error
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            with suppress(ProcessLookupError):  # it ended in this moment
+                process.kill()
+            await process.wait()
+            raise
+        if status:
+            raise EngineUnavailableError(engine, "restart", f"{' '.join(command)} ended with {status}: {_tail(said)}")
+
+
+def _tail(said: IO[bytes]) -> str:
+    """The end of what the command wrote."""
+    size = os.fstat(said.fileno()).st_size
+    return os.pread(said.fileno(), QUOTE_BYTES, max(0, size - QUOTE_BYTES)).decode(errors="replace")
