@@ -33,7 +33,7 @@ class Running:
 
 @dataclass(slots=True, kw_only=True)
 class Book:
-    """The evals of one run, `attempt` being the current one. Of one event loop."""
+    """The evals of one run, `attempt` being the current one, while a lease lives. Of one event loop."""
 
     run: str
     uid: str = ""
@@ -43,6 +43,7 @@ class Book:
     running: dict[Measurement, Running] = field(default_factory=dict)
     queued: tuple[Due, ...] = ()
     triggers: set[Due] = field(default_factory=set)
+    _closed: bool = False
     _since: dict[str, float] = field(default_factory=dict)
     _turn: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,6 +62,11 @@ class Book:
         """Tell whoever watches."""
         self._turn.set()
         self._turn = asyncio.Event()
+
+    def close(self) -> None:
+        """Nothing changes any more: end all watches. Idempotent."""
+        self._closed = True
+        self.changed()
 
     def views(self, name: str = "") -> list[EvalResult]:
         """All evals, or those of one name, the newest first."""
@@ -93,9 +99,9 @@ class Book:
         return min(meets, key=lambda view: view.version.number, default=None)
 
     async def watch(self, name: str = "") -> AsyncIterator[EvalResult]:
-        """All evals, or those of one name, the oldest first; then each again whenever it changes."""
+        """All evals, or those of one name, the oldest first; then each again whenever it changes, until `close`."""
         known: dict[str, EvalResult] = {}
-        while True:
+        while not self._closed:
             turn = self._turn
             for view in reversed(self.views(name)):
                 if known.get(view.eval_id) != view:

@@ -126,6 +126,7 @@ class EvalDirector:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.book.close()
 
     def _situation(self, state: SyncState) -> Situation:
         members = [member for member in self._pool.members if member.state in {MemberState.READY, MemberState.SYNCING}]

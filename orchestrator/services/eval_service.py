@@ -57,9 +57,12 @@ class EvalService(EvalServiceServicer):
         )
 
     async def WatchEvals(self, request: pb2.WatchEvalsRequest, context: Call) -> None:
-        """Send an eval whenever it changes, beginning with all that are there."""
+        """Send an eval whenever it changes, beginning with all that are there, until the lease is over."""
         async for view in self._living().book.watch(request.name):
             await context.write(pb2.WatchEvalsResponse(eval=eval_to_proto(view)))
+        raise UnavailableError(
+            "this orchestrator's lease is over, or it ends: watch again, here or where the next one is"
+        )
 
     def _living(self) -> EvalDirector:
         director = self._director()

@@ -1,12 +1,13 @@
 """Evals over gRPC: triggered, shown, listed by pages, watched."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import pytest
-from evallab.run import Run, a_run, eval_config, version, write_prompts
+from evallab.run import LIMIT_S, Run, a_run, eval_config, version, write_prompts
 from prometheus_client import CollectorRegistry, Counter
 
 from dataserver.hosting.guard import Guard
@@ -86,6 +87,16 @@ async def test_who_watches_sees_an_eval_through_its_life(tmp_path):
             pb2.EVAL_STATE_RUNNING,
             pb2.EVAL_STATE_DONE,
         ]
+
+
+async def test_a_watch_ends_with_the_lease_under_which_it_began(tmp_path):
+    async with a_served_run(tmp_path) as (run, stub), asyncio.timeout(LIMIT_S):
+        watch = stub.WatchEvals(pb2.WatchEvalsRequest())
+        assert (await watch.read()).eval.state == pb2.EVAL_STATE_QUEUED
+        await run.director.close()
+        with pytest.raises(grpc.aio.AioRpcError, match="watch again") as ended:
+            await watch.read()
+        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
