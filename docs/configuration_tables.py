@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dataserver.config import ServerConfig
+from dataserver.run_spec import RunSpec
 from deploy.launcher.job import JobConfig
 from orchestrator.config import OrchestratorConfig
 from trainer.config import TrainerConfig
@@ -37,6 +38,13 @@ TRAINER = """## Trainer
 gets it with the run, and keeps it.
 """
 
+RUN_SPEC = """## Run spec
+
+The file of `dataserver run create` and `dataserver plan estimate`, where it is no trainer's: `[order]` and `[batch]`
+have the fields of `[run.order]` and `[run.batch]` above. Before them stand these, which a trainer takes from its model.
+`dataserver.run_spec.RunSpec` has the same fields.
+"""
+
 ORCHESTRATOR = """## Orchestrator
 
 `orchestrator CONFIG.toml --data-endpoint HOST:PORT`. Defaults < the file < `--section.field=value`.
@@ -54,6 +62,7 @@ PLAIN: dict[type, str] = {bool: "true or false", int: "integer", float: "number"
 def configuration_page() -> str:
     """The whole page."""
     parts = [TITLE, SERVER, *sections(ServerConfig, ""), TRAINER, *sections(TrainerConfig, "")]
+    parts += [RUN_SPEC, next(sections(RunSpec, ""))]
     parts += [ORCHESTRATOR, *sections(OrchestratorConfig, ""), LAUNCHER, *sections(JobConfig, "")]
     return "\n".join(parts)
 
@@ -62,38 +71,38 @@ def sections(model: type[BaseModel], path: str) -> Iterator[str]:
     """The section of `model`, then those of the models in it, depth first."""
     rows, nested = [], []
     for name, field in model.model_fields.items():
-        inner, header = nested_model(field.annotation, f"{path}.{name}".lstrip("."))
-        if inner is None:
+        inner, inner_path = nested_models(field.annotation, f"{path}.{name}".lstrip("."))
+        nested += [(each, inner_path) for each in inner]
+        if not inner:
             rows.append(row(name, field))
-        else:
-            nested.append((inner, header))
     if rows:
-        heading = f"### `{header_of(path)}`\n\n" if path else ""
+        heading = f"### {header_of(path)}{kind_of(model)}\n\n" if path else ""
         yield f"{heading}| field | type | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
-    for inner, header in nested:
-        yield from sections(inner, header)
+    for inner_model, inner_path in nested:
+        yield from sections(inner_model, inner_path)
 
 
-def nested_model(annotation: object, path: str) -> tuple[type[BaseModel] | None, str]:
-    """The model that a field holds, alone, in a list or by name, and its path; (None, "") for plain fields."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, path
+def nested_models(annotation: object, path: str) -> tuple[list[type[BaseModel]], str]:
+    """The models that a field holds, alone, in a list or by name, several where `kind` says which; and its path."""
     arguments = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
     if origin is dict:
         path += ".NAME"
     elif origin is tuple:
         path = f"[{path}]"
-    for argument in arguments:
-        if isinstance(argument, type) and issubclass(argument, BaseModel):
-            return argument, path
-    return None, ""
+    return [each for each in (annotation, *arguments) if isinstance(each, type) and issubclass(each, BaseModel)], path
+
+
+def kind_of(model: type[BaseModel]) -> str:
+    """What a heading says besides, of a section that is one of several kinds."""
+    kind = model.model_fields.get("kind")
+    return "" if kind is None else f" of `kind = {json.dumps(typing.get_args(kind.annotation)[0])}`"
 
 
 def header_of(path: str) -> str:
-    """How TOML opens the section: `[a.b]`, `[[a.b]]` for one of a list, `[a.b]` again for a table inside one."""
+    """How TOML opens the section, as code: `[a.b]`, `[[a.b]]` for one of a list, `[a.b]` again for a table in one."""
     whole = path.replace("[", "").replace("]", "")
-    return f"[[{whole}]]" if path.endswith("]") else f"[{whole}]"
+    return f"`[[{whole}]]`" if path.endswith("]") else f"`[{whole}]`"
 
 
 def row(name: str, field: FieldInfo) -> str:

@@ -37,8 +37,7 @@ class Demand:
             return
         if state.attempt != self._attempt:
             self._attempt, self._asked = state.attempt, set()
-        if wants != self._wants:
-            self._wants = wants
+        self._wants = wants
         self._woken.set()
 
     async def run(self) -> None:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pool, json_format, message_factory
+from pydantic import BaseModel
 
 from dataserver.cli.main import COMMANDS
+from dataserver.config import ServerConfig
+from dataserver.run_spec import RunSpec
 from dataserver.testing import running_server, write_store
 from dataserver.v1 import (
     batch_service_pb2,
@@ -21,6 +24,9 @@ from dataserver.v1 import (
     store_service_pb2,
     weight_sync_service_pb2,
 )
+from deploy.launcher.job import JobConfig
+from orchestrator.config import OrchestratorConfig
+from trainer.config import TrainerConfig
 from trainer.config_file import parse_config
 
 REPOSITORY = Path(__file__).parents[2]
@@ -171,3 +177,16 @@ def test_the_loop_in_the_readme_consumes_an_epoch(tmp_path: Path, capsys: pytest
     with running_server({"chat": tmp_path / "chat"}) as server:
         exec(compile(blocks[0].replace("127.0.0.1:50051", server.endpoint), "README.md", "exec"), {})  # noqa: S102
     assert capsys.readouterr().out.count("[") == 4, "one micro-batch holds them all, and four arrays of it are printed"
+
+
+@pytest.mark.parametrize(
+    "model", [ServerConfig, TrainerConfig, RunSpec, OrchestratorConfig, JobConfig], ids=lambda model: model.__name__
+)
+def test_every_field_of_a_configuration_is_listed(model: type[BaseModel]) -> None:
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    schema = model.model_json_schema()
+    fields = {name for table in (schema, *schema["$defs"].values()) for name in table.get("properties", ())}
+    assert fields
+    headings = ".".join(re.findall(r"^### `\[+([\w.]+)\]", page, re.MULTILINE))
+    listed = {*re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE), *headings.split(".")}
+    assert fields - listed == set()
