@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from trainer.errors import ModelError
+
 PACKED: Final = "packed"
+
+# Capped scores, sinks, windows: by the names under which models ask for them.
+_OTHER_ATTENTION: Final = ("softcap", "s_aux", "sliding_window")
+_INSTEAD: Final = "use 'sdpa' or 'flash_attention_2', if the model has it"
 
 
 def register_packed_attention() -> None:
@@ -35,15 +41,19 @@ def packed_attention(
     _attention_mask: Tensor | None,
     *,
     scaling: float,
-    cu_seq_lens_q: Tensor,
-    max_length_q: int,
-    **_kwargs: object,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int = 0,
+    **others: object,
 ) -> tuple[Tensor, None]:
     """Causal attention inside each sample.
 
     `query` [1, heads, m, d]; `key`, `value` [1, kv_heads, m, d]; `cu_seq_lens_q` int32[n + 1].
-    Returns [1, m, heads, d] and no weights.
+    Returns [1, m, heads, d] and no weights. Raises `ModelError` for a model that wants another attention than this.
     """
+    if asked := [name for name in _OTHER_ATTENTION if others.get(name) is not None]:
+        raise ModelError(f"model.attention = 'packed' lacks what the model asks of it: {', '.join(asked)}; {_INSTEAD}")
+    if cu_seq_lens_q is None:
+        raise ModelError(f"the model does not tell model.attention = 'packed' where samples begin; {_INSTEAD}")
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
         return _varlen(query, key, value, scale=scaling, bounds=cu_seq_lens_q, longest=max_length_q), None
     bounds = cu_seq_lens_q.tolist()

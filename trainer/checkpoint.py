@@ -177,7 +177,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             cursor=Cursor.from_json(json.dumps(fields["cursor"])),
             config=fields["config"],
         )
-    except (OSError, ValueError, KeyError, TypeError, InvalidRequestError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
         raise CheckpointError(
             f"{path} is no complete checkpoint ({error}); remove it, or name another with --resume PATH"
         ) from error

@@ -8,10 +8,13 @@ checkpoint, so that a job that is started again knows its own export.
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -44,6 +47,7 @@ def export_checkpoint(checkpoint: Path, out: Path) -> None:
 
     Does nothing when `out` holds this checkpoint already. Raises `CheckpointError`.
     """
+    out = out.resolve()
     record = read_checkpoint(checkpoint).record
     check_export_target(out, record.run_uid)
     origin = {"run_uid": record.run_uid, "checkpoint": record.name}
@@ -60,22 +64,38 @@ def export_checkpoint(checkpoint: Path, out: Path) -> None:
         raise CheckpointError(f"cannot read the checkpoint {checkpoint}: {error}") from error
     model.load_state_dict(state["model"])
     nn.Module.to(model, torch.bfloat16 if config.dtype is Precision.BF16 else torch.float32)
-    temporary = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
     disable_progress_bar()
-    model.save_pretrained(temporary)
-    _copy_tokenizer(config, temporary)
-    (temporary / ORIGIN_FILE).write_text(json.dumps(origin) + "\n")
-    discard(out)
-    temporary.rename(out)
+    with _written_beside(out) as temporary:
+        model.save_pretrained(temporary)
+        _copy_tokenizer(config, temporary)
+        (temporary / ORIGIN_FILE).write_text(json.dumps(origin) + "\n")
+        discard(out)
+        temporary.rename(out)
 
 
 def check_export_target(out: Path, run_uid: str) -> None:
-    """Raise `CheckpointError` when `out` holds something else than an export of this run."""
+    """Raise `CheckpointError` when `out` holds something else than an export of this run, or cannot be written."""
+    with _written_beside(out.resolve()) as temporary:
+        temporary.rmdir()
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if _origin(out).get("run_uid") != run_uid:
         raise CheckpointError(f"{out} holds something else than an export of this run: export into a new directory")
+
+
+@contextmanager
+def _written_beside(out: Path) -> Iterator[Path]:
+    """A directory to be renamed to `out`, empty at first; raises `CheckpointError` for what cannot be written."""
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        yield temporary
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(
+            f"the export {out} cannot be written: {error}; make room, or name another place"
+        ) from error
 
 
 def _origin(out: Path) -> dict[str, str]:

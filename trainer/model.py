@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.distributed._composable.checkpoint_activation import checkpoint
 from torch.distributed.checkpoint.state_dict import ValueType
@@ -20,9 +21,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 
 from dataserver.wire.micro_batch import NO_TARGET, MicroBatch
 from trainer.attention import register_packed_attention
-from trainer.config import Attention, ModelConfig
+from trainer.config import ModelConfig
 from trainer.errors import ModelError
 from trainer.loss import target_loss_sum
+from trainer.trainable import check_fields, check_packing, check_sharding
 
 WEIGHT_FILES: Final = ("*.safetensors", "*.bin")
 
@@ -57,21 +59,15 @@ def model_config(config: ModelConfig) -> PretrainedConfig:
         else:
             fields: dict[str, Any] = dict(config.config or {})
             hf_config = AutoConfig.for_model(fields.pop("model_type"), **fields)
-    except (ValueError, OSError) as error:
+            check_fields(fields, hf_config)
+    except ModelError:
+        raise
+    except Exception as error:  # what configurations raise has no common base
         origin = config.config if config.path is None else config.path
         missing = "" if here else "there is no such directory here, and as a name on the hub: "
         raise ModelError(f"model {origin}: {missing}{error}") from error
-    if getattr(hf_config, "attention_dropout", 0.0):
-        raise ModelError(
-            f"attention_dropout = {hf_config.attention_dropout}: a resume could not repeat it; set it to 0"
-        )
-    sliding = "sliding_attention" in (getattr(hf_config, "layer_types", None) or ())
-    if sliding and config.attention is Attention.PACKED:
-        raise ModelError(
-            "the model has sliding-window layers, which model.attention = 'packed' lacks: "
-            f"use {Attention.SDPA.value!r} or {Attention.FLASH.value!r}"
-        )
     checked: PretrainedConfig = hf_config
+    check_packing(checked, config.attention)
     return checked
 
 
@@ -94,15 +90,25 @@ def blocks(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def empty_model(config: ModelConfig, hf_config: PretrainedConfig) -> PreTrainedModel:
-    """The model in float32 on the meta device: shapes, and no storage."""
-    with torch.device("meta"):
-        return build_model(config, hf_config)
+    """The model in float32 on the meta device: shapes, and no storage.
+
+    Raises `ModelError` for one that cannot be built, or not be trained.
+    """
+    try:
+        with torch.device("meta"):
+            model = build_model(config, hf_config)
+    except Exception as error:  # whatever a model's code meets in figures that it was not written for
+        raise ModelError(
+            f"a {hf_config.model_type} model cannot be built as configured: {type(error).__name__}: {error}"
+        ) from error
+    check_sharding(model)
+    return model
 
 
 def full_weights(config: ModelConfig, hf_config: PretrainedConfig) -> dict[str, ValueType]:
-    """All weights in float32 on the CPU, read from `path` or drawn from `seed`."""
+    """All weights in float32 on the CPU, read from `path` or drawn from `seed`. Raises `ModelError`."""
     if config.path is not None and _has_weights(config.path):
-        model: nn.Module = AutoModelForCausalLM.from_pretrained(config.path, dtype=torch.float32)
+        model: nn.Module = _read_weights(config.path)
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
@@ -160,6 +166,21 @@ def predictor_logits(model: PreTrainedModel, packed: Packed) -> Tensor:
 def micro_batch_loss_sum(model: PreTrainedModel, packed: Packed) -> Tensor:
     """Weighted sum of the micro-batch's cross entropies, a float32 scalar that backward starts from."""
     return target_loss_sum(predictor_logits(model, packed), packed.labels, packed.weights)
+
+
+def _read_weights(path: str) -> nn.Module:
+    """All of them come from `path`: transformers would draw what is not there at random, and go on."""
+    try:
+        read: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        raise ModelError(f"model.path: the weights in {path} cannot be read: {error}") from error
+    whole: nn.Module = read[0]
+    if absent := sorted(read[1]["missing_keys"]):
+        raise ModelError(
+            f"model.path: {path} lacks {len(absent)} weights of the model, such as {absent[0]}; they would be random. "
+            "Complete it, or name a directory without weights to start from random ones"
+        )
+    return whole
 
 
 def _is_path(name: str) -> bool:

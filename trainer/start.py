@@ -8,11 +8,12 @@ from dataserver.client import AttemptInfo
 from dataserver.eval_spec import EvalSpec
 from trainer.checkpoint import Checkpoint, Checkpoints, Resume
 from trainer.config import TrainerConfig
+from trainer.errors import CheckpointError
 from trainer.evaluation import check_held_out, eval_spec
 from trainer.export import check_export_target
 from trainer.feed import Feed
 from trainer.launch import World
-from trainer.model import model_config
+from trainer.model import empty_model, model_config
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,9 @@ def choose_start(
     config: TrainerConfig, feed: Feed, checkpoints: Checkpoints, resume: Resume, *, take_over: bool
 ) -> Start:
     """Create or find the run, and choose a checkpoint; raises what either refuses."""
-    vocab_size = model_config(config.model).vocab_size
+    hf_config = model_config(config.model)
+    empty_model(config.model, hf_config)  # what cannot be trained leaves no run behind
+    vocab_size = hf_config.vocab_size
     lineage = feed.create_run(vocab_size, wait_alive=not take_over)
     held_out = eval_spec(config, vocab_size)
     if held_out is not None:
@@ -61,9 +64,14 @@ def begin_attempt(config: TrainerConfig, world: World, feed: Feed, start: Start,
 
 
 def store_config(config: TrainerConfig, attempt: int) -> None:
-    """Keep the resolved configuration beside the checkpoints, and print it."""
+    """Keep the resolved configuration beside the checkpoints, and print it; raises `CheckpointError`."""
     text = config.model_dump_json(indent=2)
-    config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
-    (config.checkpoint.dir / f"config-attempt-{attempt}.json").write_text(text + "\n")
+    try:
+        config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
+        (config.checkpoint.dir / f"config-attempt-{attempt}.json").write_text(text + "\n")
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint.dir cannot be written: {error}; make room, or name another directory"
+        ) from error
     sys.stdout.write(f"attempt {attempt}, configuration:\n{text}\n")
     sys.stdout.flush()

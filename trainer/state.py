@@ -6,12 +6,14 @@ data position are functions of the step and the cursor, and nothing draws random
 """
 
 import shutil
+from collections.abc import Set
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
@@ -21,6 +23,9 @@ from trainer.checkpoint import Checkpoints, Record
 from trainer.errors import CheckpointError
 from trainer.launch import World
 from trainer.parallel import sum_over_ranks
+
+# How names of weights begin in a checkpoint.
+_MODEL: Final = "model."
 
 
 def save_checkpoint(
@@ -47,13 +52,33 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """Give model and optimizer the state of a checkpoint, whatever number of ranks wrote it."""
+    """Give model and optimizer the state of a checkpoint, whatever number of ranks wrote it.
+
+    Raises `CheckpointError`, also for the checkpoint of a model that has other weights.
+    """
     state = _state(model, optimizer)
+    _check_same_model(path, state["model"].keys())
     try:
         load(state, checkpoint_id=path)
+        set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     except (OSError, CheckpointException) as error:
         raise CheckpointError(f"cannot read the checkpoint {path}: {_cause(error)}") from error
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    except RuntimeError as error:
+        raise CheckpointError(f"the checkpoint {path} does not fit the model: {error}") from error
+
+
+def _check_same_model(path: Path, names: Set[str]) -> None:
+    """Loading takes what the model has, and would leave the rest of a larger one behind without a word."""
+    try:
+        saved = FileSystemReader(path).read_metadata().state_dict_metadata
+    except Exception as error:  # a damaged pickle raises anything
+        raise CheckpointError(f"cannot read the checkpoint {path}: .metadata: {error}") from error
+    there = {name.removeprefix(_MODEL) for name in saved if name.startswith(_MODEL)}
+    if other := sorted(there ^ names):
+        raise CheckpointError(
+            f"the checkpoint {path} is of another model: {len(there - names)} of its weights are not in the model, "
+            f"and {len(names - there)} of the model's are not in it, such as {other[0]}; restore the section [model]"
+        )
 
 
 def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:

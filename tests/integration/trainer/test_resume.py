@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trainerlab.jobs import MemoryFeed, job_config
+from trainerlab.jobs import MemoryFeed, job_config, tiny_model
 from trainerlab.ranks import RankFailedError, on_ranks
 from trainerlab.samples import MemoryStep, deal, draw_samples
 
@@ -101,6 +101,30 @@ def test_a_checkpoint_of_two_ranks_goes_on_at_one_and_then_at_two_replicas_of_tw
 def test_state_is_the_same_bits_at_every_number_of_ranks(tmp_path: Path) -> None:
     checkpoint = train_to(tmp_path, 2, count=2)
     assert len({digest_of(tmp_path, ranks, checkpoint) for ranks in (1, 2, 4)}) == 1
+
+
+def refusals(world: World, configs: list[TrainerConfig], checkpoint: Checkpoint) -> list[str]:
+    from trainer.errors import CheckpointError
+    from trainer.train import build
+
+    told = []
+    for config in configs:
+        with pytest.raises(CheckpointError) as refused:
+            build(config, world, checkpoint)
+        told.append(str(refused.value))
+    return told
+
+
+def test_a_checkpoint_of_another_model_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    checkpoint = train_to(tmp_path, 1, count=2)
+    others = [job_config(tmp_path, model={"config": tiny_model() | {"num_hidden_layers": n}}) for n in (1, 3)]
+    [[smaller, larger]] = on_ranks(1, refusals, others, checkpoint)
+    assert f"{checkpoint.path} is of another model: 11 of its weights are not in the model, and 0 of" in smaller
+    assert "0 of its weights are not in the model, and 11 of the model's are not in it" in larger
+    table = checkpoint.path / ".metadata"
+    table.write_bytes(b"\0" * table.stat().st_size)
+    for [told] in on_ranks(2, refusals, [job_config(tmp_path)], checkpoint):
+        assert f"cannot read the checkpoint {checkpoint.path}: .metadata" in told
 
 
 def save_with_a_full_disk(world: World, config: TrainerConfig, feed: MemoryFeed) -> str:

@@ -233,3 +233,14 @@ def test_an_export_directory_with_something_else_in_it_is_refused_before_trainin
     assert "something else than an export of this run" in told
     assert attempts == 0
     assert (tmp_path / "model" / "thesis.txt").read_text() == "irreplaceable"
+
+
+def test_an_export_that_cannot_be_written_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    config = job_config(
+        tmp_path, checkpoint={"dir": str(tmp_path / "checkpoints"), "export_dir": str(tmp_path / "file" / "model")}
+    )
+    [(told, attempts)] = on_ranks(1, refusal, config, MemoryFeed(steps(1, ranks=1)))
+    assert f"the export {tmp_path}/file/model cannot be written" in told
+    assert attempts == 0
+    assert (tmp_path / "file").read_text() == "in the way"
