@@ -44,7 +44,7 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._told():
+        with _named("metrics.jsonl", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # Nothing is kept back: what could not be written would be tried again, and raised again, by `close`.
             self._file = path.open("ab", buffering=0)
@@ -53,7 +53,7 @@ class JsonLines:
 
     def write(self, step: int, line: Mapping[str, object], scalars: Mapping[str, float]) -> None:  # noqa: ARG002
         """Append."""
-        with self._told():
+        with _named("metrics.jsonl", self._path):
             self._append(json.dumps(dict(line)).encode() + b"\n")
 
     def close(self) -> None:
@@ -64,15 +64,16 @@ class JsonLines:
         while data:  # a disk that is nearly full takes a part, and refuses the rest with a reason
             data = data[self._file.write(data) :]
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InvalidConfigError(
-                f"metrics.jsonl = {str(self._path)!r} cannot be written: {error.strerror}; "
-                "make room, or name another file"
-            ) from error
+
+@contextmanager
+def _named(field: str, path: Path) -> Iterator[None]:
+    """Say whose fault it is that `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidConfigError(
+            f"{field} = {str(path)!r} cannot be written: {error.strerror or error}; make room, or name another place"
+        ) from error
 
 
 def _ends_inside_a_line(path: Path) -> bool:
@@ -85,7 +86,7 @@ def _ends_inside_a_line(path: Path) -> bool:
 
 
 class TensorBoard:
-    """Scalars by name."""
+    """Scalars by name. Raises `InvalidConfigError` where they cannot be written, at the first call after that."""
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -95,16 +96,20 @@ class TensorBoard:
                 f"metrics.tensorboard = {str(directory)!r} needs the package tensorboard, which is not installed: "
                 "install it, or leave the field out"
             ) from error
-        self._writer = Writer(str(directory))
+        self._directory = directory
+        with _named("metrics.tensorboard", directory):
+            self._writer = Writer(str(directory))
 
     def write(self, step: int, line: Mapping[str, object], scalars: Mapping[str, float]) -> None:  # noqa: ARG002
         """Add every number."""
-        for name, value in scalars.items():
-            self._writer.add_scalar(name, value, step)
+        with _named("metrics.tensorboard", self._directory):
+            for name, value in scalars.items():
+                self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Flush and close."""
-        self._writer.close()
+        with _named("metrics.tensorboard", self._directory):
+            self._writer.close()
 
 
 class WeightsAndBiases:

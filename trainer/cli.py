@@ -14,6 +14,8 @@ import faulthandler
 import logging
 import os
 import sys
+import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -110,11 +112,9 @@ def _tell(config: TrainerConfig, rank: str, error: BaseException) -> None:
     cause = cause_of(error)
     try:
         config.checkpoint.dir.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(trace)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        logging.getLogger("trainer").addHandler(handler)
-        logging.getLogger("trainer").propagate = False
-        logging.getLogger("trainer").error("rank %s failed", rank, exc_info=error)
+        with trace.open("a") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} rank {rank} failed\n")
+            file.writelines(traceback.format_exception(error))
     except OSError as unwritable:
         trace = Path(f"(no trace: {unwritable})")
     print(f"trainer: rank {rank}: {cause} [trace: {trace}]", file=sys.stderr, flush=True)

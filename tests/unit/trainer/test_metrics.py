@@ -105,6 +105,13 @@ def test_tensorboard_holds_every_figure_at_its_step(tmp_path: Path) -> None:
     assert scalars(events, "train/loss") == [(12, 3.25)]
 
 
+def test_a_directory_of_tensorboard_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    config = MetricsConfig(tensorboard=tmp_path / "file" / "events")
+    with pytest.raises(InvalidConfigError, match=r"metrics\.tensorboard = '.*/file/events' cannot be written"):
+        open_metrics(config, run="chat", last_step=None, resolved={})
+
+
 def scalars(events: "EventAccumulator", name: str) -> list[tuple[int, float]]:
     return [(event.step, event.tensor_proto.float_val[0]) for event in events.Tensors(name)]
 
