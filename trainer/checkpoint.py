@@ -115,7 +115,7 @@ class Checkpoints:
             _check_order(checkpoint, lineage)
             return checkpoint
         found = self.complete()
-        for checkpoint in found:
+        for checkpoint in reversed(found):  # the newest is named first
             _check_run(checkpoint, lineage)
             _check_order(checkpoint, lineage)
         if resume == "none":

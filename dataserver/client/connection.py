@@ -121,17 +121,21 @@ class Channels:
 
     def channel(self, endpoint: str) -> grpc.Channel:
         """The channel to `endpoint`; raises `InvalidRequestError` after `close` or a fork."""
-        if os.getpid() != self._process:
-            raise InvalidRequestError(
-                f"this client was made in process {self._process} and is used in its fork {os.getpid()}: gRPC does not "
-                "survive a fork; make a client in each process, or use the start method `spawn`"
-            )
+        self.check_process()
         with self._lock:
             if self._closed:
                 raise InvalidRequestError("this client is closed")
             if endpoint not in self._channels:
                 self._channels[endpoint] = self._open(endpoint)
             return self._channels[endpoint]
+
+    def check_process(self) -> None:
+        """Raise `InvalidRequestError` in a fork of the process that the channels belong to."""
+        if os.getpid() != self._process:
+            raise InvalidRequestError(
+                f"this client was made in process {self._process} and is used in its fork {os.getpid()}: gRPC does not "
+                "survive a fork; make a client in each process, or use the start method `spawn`"
+            )
 
     def _open(self, endpoint: str) -> grpc.Channel:
         if self.settings.ca is None:

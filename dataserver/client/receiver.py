@@ -80,6 +80,10 @@ class Receiver:
         """Whether a server has accepted the open and is still there."""
         return self._opened is not None
 
+    def check_process(self) -> None:
+        """Raise `InvalidRequestError` in a fork: what had arrived is there twice, and nothing more comes."""
+        self._channels.check_process()
+
     def start(self) -> None:
         """Start to receive."""
         self._thread.start()

@@ -190,6 +190,7 @@ class StepStream:
 
     def _take(self, wanted: str) -> tuple[StepBegun | MicroBatch | Offer | RunEnded, float]:
         """The next arrival and the seconds waited for it. What failed once keeps failing."""
+        self._receiver.check_process()
         if not self._finalizer.alive:
             raise PreconditionError(f"{self._waiter}: the stream is closed")
         if self._failure is not None:
@@ -220,6 +221,8 @@ class StepStream:
         A server that is away is the receiver's to judge.
         """
         endpoint, heard = self._receiver.endpoint, self._receiver.heard
+        if self._begun is not None and self._taken == self._begun.rounds and self._uplink.owes(self._begun.step):
+            endpoint += f" (step {self._begun.step} is taken and not acknowledged: call ack after each step)"
         if heard is not None:
             silent_s = time.monotonic() - max(wait.begin, heard)
             if silent_s >= self._patience_s:

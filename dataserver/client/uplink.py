@@ -102,6 +102,10 @@ class Uplink:
             if self._requests is not None:
                 self._requests.put(self._ack())
 
+    def owes(self, step: int) -> bool:
+        """Whether a step, which the training loop has had, is still to be acknowledged."""
+        return self._open.purpose == batch_service_pb2.PURPOSE_TRAIN and step > (self._acked or 0)
+
     def offered(self, number: int) -> None:
         """An offer arrived, for the first time or again."""
         with self._lock:

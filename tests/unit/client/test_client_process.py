@@ -69,3 +69,27 @@ def test_a_wait_for_an_absent_server_can_be_interrupted():
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=100)
     assert err.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_stream_refuses_to_yield_in_a_fork_what_its_process_yields_too(scripted):
+    server, _ = scripted(silent)
+    program = """
+    import os
+    from dataserver.errors import InvalidRequestError
+    step = next(stream)
+    next(step)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(step)
+        except InvalidRequestError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("the other rounds:", len(list(step)))
+"""
+    with python(program, server.endpoint) as process:
+        out, _ = process.communicate(timeout=100)
+    refused, whole = out.splitlines()
+    assert "is used in its fork" in refused
+    assert whole == "the other rounds: 3"

@@ -250,9 +250,25 @@ def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted)
     with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
         list(next(stream))
         message = (
-            rf"world rank 5 of run r, attempt 1 waits since .* for step 2 from {server.endpoint}.*silent|sent nothing"
+            rf"world rank 5 of run r, attempt 1 waits since .* for step 2 from {server.endpoint} \(step 1 is taken and "
+            r"not acknowledged: call ack after each step\), which is there but sent nothing"
         )
         with pytest.raises(WaitExpiredError, match=message):
+            next(stream)
+
+
+def test_a_loop_that_owes_no_ack_is_not_told_that_it_does(scripted):
+    def silent(connection):
+        yield connection.opened()
+        yield from connection.whole_step(1, 1)
+        assert connection.half_closed.wait(60)
+
+    server, client = scripted(silent, patience_s=1.5)
+    with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
+        step = next(stream)
+        list(step)
+        stream.ack(step)
+        with pytest.raises(WaitExpiredError, match=rf"for step 2 from {server.endpoint}, which is there but sent"):
             next(stream)
 
 

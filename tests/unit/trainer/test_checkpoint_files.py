@@ -79,11 +79,12 @@ def test_a_ledger_restored_from_an_older_copy_does_not_lose_a_checkpoint(checkpo
 
 
 def test_another_runs_checkpoints_are_refused_unless_named(checkpoints: Checkpoints) -> None:
-    [path] = write(checkpoints, record(5, run_uid="u0"))
+    _, newest = write(checkpoints, record(5, run_uid="u0"), record(10, run_uid="u0"))
+    message = rf"{newest} belongs to run 'chat' \(u0\), not to 'chat' \(u1\).* --resume {newest} to go on from it"
     for resume in ("auto", "none"):
-        with pytest.raises(CheckpointError, match=r"belongs to run 'chat' \(u0\), not to 'chat' \(u1\)"):
+        with pytest.raises(CheckpointError, match=message):
             checkpoints.choose(resume, LINEAGE)
-    assert checkpoints.choose(path, LINEAGE).record.step == 5
+    assert checkpoints.choose(newest, LINEAGE).record.step == 10
 
 
 def test_a_checkpoint_of_another_order_is_refused_though_named(checkpoints: Checkpoints) -> None:
