@@ -32,8 +32,9 @@ class StoreConfig(Settings):
     """One store that the server owns."""
 
     path: PathOrUrl
-    """A file, a directory of files, or a URL of either: `s3://`, `gs://`, `az://`, `hf://`, `file://`. Nothing outside
-    is read, except what links to files inside lead to; the log names each of those, and GetStore lists them."""
+    """A file, a directory of files, or a URL of either: `s3://`, `gs://`, `az://`, `hf://`, `file://`; with `render`
+    also `datasets://NAME:SUBSET@SPLIT`. Nothing outside is read, except what links to files inside lead to; the log
+    names each of those, and GetStore lists them."""
     loss_mask: Literal["column", "all"] = "column"
     """`column`: the store's own mask. `all`: every token is a target, for continued pretraining."""
     admission: Literal["eager", "lazy"] = "eager"

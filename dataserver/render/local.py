@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import cache
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
@@ -16,9 +17,6 @@ from dataserver.render_options import RenderOptions
 
 # Chunks that wait for a process each: enough that none idles, few enough that an error ends the job soon.
 _QUEUED = 2
-
-_renderer: Renderer
-_options: RenderOptions
 
 
 class LocalEngine:
@@ -34,15 +32,13 @@ class LocalEngine:
             yield from _here(work)
             return
         # Spawned: tokenizers have threads of their own, which do not survive a fork.
-        pool = ProcessPoolExecutor(
-            processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(work.options,)
-        )
+        pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
         chunks = iter(work.chunks)
         under_way: dict[Future[PartReport], int] = {}
         try:
             while True:
                 while len(under_way) < processes * _QUEUED and (chunk := next(chunks, None)) is not None:
-                    under_way[pool.submit(_render, work.source, chunk, work.directory)] = chunk.number
+                    under_way[pool.submit(_render, work.options, work.source, chunk, work.directory)] = chunk.number
                 if not under_way:
                     return
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
@@ -62,12 +58,10 @@ def _here(work: Work) -> Iterator[tuple[int, PartReport]]:
         )
 
 
-def _begin(options: RenderOptions) -> None:
-    global _renderer, _options
+def _begin() -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # One thread a process: the processes share the cores.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _options, _renderer = options, open_renderer(options)
 
 
 def _end_with_parent() -> None:
@@ -78,5 +72,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _render(source: Input, chunk: Chunk, directory: Path) -> PartReport:
-    return render_part(source, chunk, renderer=_renderer, options=_options, directory=directory)
+def _render(options: RenderOptions, source: Input, chunk: Chunk, directory: Path) -> PartReport:
+    return render_part(source, chunk, renderer=_opened(options), options=options, directory=directory)
+
+
+@cache
+def _opened(options: RenderOptions) -> Renderer:
+    """Once in a process. With a chunk and not when the process begins: what that raises, nobody would be told."""
+    return open_renderer(options)

@@ -11,14 +11,17 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dataserver.errors import InvalidConfigError, StoreRefusedError
 from dataserver.render.job import Work
 from dataserver.render.part import PartReport, render_part
 from dataserver.render.rows import Chunk, Input
+from dataserver.render.sample import Renderer
 from dataserver.render.tokenizer import open_renderer
 from dataserver.render_options import RenderOptions
+
+_REFUSALS: Final = {error.__name__: error for error in (StoreRefusedError, InvalidConfigError)}
 
 
 class RayEngine:
@@ -54,27 +57,29 @@ class RayEngine:
         for row in done.iter_rows():
             if row["refusal"]:
                 refusal = json.loads(row["refusal"])
-                raise StoreRefusedError(refusal["message"], **refusal["details"])
+                raise _REFUSALS[refusal["kind"]](refusal["message"], **refusal["details"])
             yield int(row["number"]), PartReport.from_json(row["report"])
 
 
 class _RenderChunk:
-    """An actor: one renderer for as many chunks as come."""
+    """An actor: one renderer for as many chunks as come. A refusal is returned: raised, it would come out as Ray's."""
 
     def __init__(self, source: Input, options: RenderOptions, directory: Path) -> None:
         self._source = source
         self._options = options
         self._directory = directory
-        self._renderer = open_renderer(options)
+        self._renderer: Renderer | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Render a chunk. A refusal is returned: raised, it would come out wrapped in Ray's own."""
+        """Render a chunk."""
         chunk = Chunk(**row)
         try:
+            if self._renderer is None:
+                self._renderer = open_renderer(self._options)
             report = render_part(
                 self._source, chunk, renderer=self._renderer, options=self._options, directory=self._directory
             )
-        except StoreRefusedError as error:
-            refusal = json.dumps({"message": error.message, "details": error.details})
+        except tuple(_REFUSALS.values()) as error:
+            refusal = json.dumps({"kind": type(error).__name__, "message": error.message, "details": error.details})
             return {"number": chunk.number, "report": "", "refusal": refusal}
         return {"number": chunk.number, "report": json.dumps(asdict(report)), "refusal": ""}

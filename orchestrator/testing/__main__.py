@@ -28,6 +28,7 @@ def main() -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
+    options.directory.mkdir(parents=True, exist_ok=True)
     engine = FakeEngine(
         die=lambda: os._exit(9),
         events=Events(options.directory / "events.jsonl"),

@@ -200,9 +200,25 @@ def test_samples_are_cut_to_the_head_and_counted(rows, store, chatml, tmp_path):
     assert report.cut_tokens == sum(len(ids) - 40 for ids, mask in whole if any(mask[1:40]) and len(ids) > 40)
 
 
+@pytest.fixture
+def bare(chatml, tmp_path) -> Path:
+    """A tokenizer by which nothing can be rendered."""
+    return Path(shutil.copytree(chatml, tmp_path / "bare", ignore=shutil.ignore_patterns("chat_template.jinja")))
+
+
+def test_what_a_process_finds_wrong_with_the_tokenizer_is_told_as_it_is(rows, bare, tmp_path):
+    (source := tmp_path / "chats").mkdir()
+    for part in ("a", "b"):
+        write_lines(source / f"{part}.jsonl", rows[:10])
+    words = ("--tokenizer", bare, "--processes", 2, "--out", tmp_path / "out")
+    refusal = render(source, *words, fails=True)
+    assert refusal.stderr.splitlines()[-1].startswith(f"dataserver: the tokenizer in '{bare}' has no chat template")
+    assert "Traceback" not in refusal.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_ray_cluster_gives_the_same_bytes_and_the_same_refusals(rows, store, chatml, tmp_path):
+def test_a_ray_cluster_gives_the_same_bytes_and_the_same_refusals(rows, store, chatml, bare, tmp_path):
     source = write_lines(tmp_path / "chats.jsonl", rows)
     words = ("--tokenizer", chatml, "--engine", "ray", "--processes", 2)
     render(source, *words, "--out", tmp_path / "again")
@@ -210,6 +226,8 @@ def test_a_ray_cluster_gives_the_same_bytes_and_the_same_refusals(rows, store, c
     bad = write_lines(tmp_path / "bad.jsonl", [*rows[:10], {"messages": "hi"}])
     refusal = render(bad, *words, "--out", tmp_path / "bad", fails=True)
     assert "File 'bad.jsonl', row 10: 'messages' is text, not a list of messages." in refusal.stderr
+    refusal = render(source, "--tokenizer", bare, *words[2:], "--out", tmp_path / "bare-out", fails=True)
+    assert refusal.stderr.splitlines()[-1].startswith(f"dataserver: the tokenizer in '{bare}' has no chat template")
 
 
 def test_a_store_with_bad_rows_set_aside_is_no_answer_to_who_would_stop_at_them(rows, chatml, tmp_path):
