@@ -123,10 +123,14 @@ def load_config(path: Path | None, environment: Mapping[str, str], flags: Mappin
         if name in TABLES:
             raise InvalidConfigError(f"{variable} is set, but [{name}] is a table: write it in the configuration file")
         settings[name] = environment[variable]
-    stores = {**settings.get("stores", {}), **flags.get("stores", {})}
+    stores = settings.get("stores", {})
+    if not isinstance(stores, dict):
+        raise InvalidConfigError(
+            f"{path}: stores is no table: write one for each store, under its name, as in [stores.chat], with its path"
+        )
     settings |= flags
     if stores:
-        settings["stores"] = stores
+        settings["stores"] = {**stores, **flags.get("stores", {})}
     return parse_config(settings)
 
 

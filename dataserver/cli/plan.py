@@ -58,7 +58,8 @@ def _parse_steps(text: str) -> tuple[int, int]:
     first, colon, end = text.partition(":")
     if not (colon and first.isascii() and first.isdigit() and end.isascii() and end.isdigit()):
         raise InvalidRequestError(f"--steps {text}: use A:B, two step numbers")
-    if not 1 <= int(first) < int(end) <= MAX_COUNT:
+    # Python reads no number of thousands of digits.
+    if max(len(first), len(end)) > len(str(MAX_COUNT)) or not 1 <= int(first) < int(end) <= MAX_COUNT:
         raise InvalidRequestError(
             f"--steps {text}: steps count from 1, and B is the step after the last, at most 2^63 - 1"
         )

@@ -4,6 +4,7 @@ The first SIGTERM or SIGINT drains; the second ends the process at once.
 """
 
 import asyncio
+import faulthandler
 import logging
 import os
 from collections.abc import Callable
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 def serve(config: ServerConfig, say: Callable[[str], None], *, reuse_port: bool = False) -> int:
     """Serve until a signal; return the exit status. `say` gets the lines that people and scripts wait for."""
+    # A mapped file that somebody cut short ends the process where it is read: let the log say that, and where.
+    faulthandler.enable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, say, reuse_port))
 

@@ -55,14 +55,16 @@ class Discovery:
 def discover(path: Path) -> Discovery:
     """Find the files of the store at `path`.
 
-    Raises `StoreNotFoundError` where nothing is there, `StoreRefusedError` for strange files,
+    Raises `StoreNotFoundError` where nothing is there, `StoreRefusedError` for pipes and the like, strange files,
     mixed formats, and a directory without data.
     """
     check_is_text(str(path), str(path.parent))
     if path.is_file():
         return discover_file(LocalFiles(root=path.parent), path.name)
-    if not path.is_dir():
+    if not path.exists():
         raise StoreNotFoundError(f"Pretokenized dataset at '{path}': there is no such file or directory.")
+    if not path.is_dir():
+        raise StoreRefusedError(f"Pretokenized dataset at '{path}' is a pipe, a socket or a device: give a file of rows.")
     return discover_directory(LocalFiles(root=path))
 
 

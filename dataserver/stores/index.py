@@ -19,7 +19,6 @@ of 10^8 rows has 1.2 GB. What does not agree counts as not there, and is built a
 
 import errno
 import json
-import mmap
 import os
 import shutil
 import time
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 
 from dataserver.durable import flush_to_disk
 from dataserver.errors import InternalError, InvalidConfigError
+from dataserver.stores.joint_map import map_alone
 
 # A build directory in which nothing was written for so long belongs to a process that was killed.
 _STALE_AFTER_S = 86_400.0
@@ -182,7 +182,7 @@ def unseal(text: str) -> dict[str, Any]:
 
 
 def map_array(path: Path, dtype: str, count: int, digest: str | None = None) -> NDArray[Any] | None:
-    """The file's numbers, read-only and memory-mapped.
+    """The file's numbers, read-only and memory-mapped; the file does not stay open.
 
     None unless it holds exactly `count` of them, with the XXH3-128 `digest` if one is given.
     """
@@ -192,7 +192,7 @@ def map_array(path: Path, dtype: str, count: int, digest: str | None = None) -> 
                 return None
             if count == 0:
                 return np.zeros(0, dtype=dtype)
-            array = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=dtype)
+            array = np.frombuffer(map_alone(file.fileno(), count * np.dtype(dtype).itemsize), dtype=dtype)
     except FileNotFoundError:
         return None
     return array if digest in (None, xxhash.xxh3_128_hexdigest(array.data)) else None

@@ -1,4 +1,4 @@
-"""Files mapped one behind the other, as one buffer.
+"""Files mapped by the system itself: one behind the other as one buffer, or one alone.
 
     reserve addresses for all ──> map each file over its part ──> byte b of file f lies at begins[f] + b
 
@@ -36,9 +36,7 @@ def map_jointly(files: Sequence[tuple[Path, int]]) -> tuple[memoryview, NDArray[
     begins = ends - room
     total = int(ends[-1])
     address = _map(None, total, _PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
-    buffer = (ctypes.c_ubyte * total).from_address(address)
-    # Not when the interpreter ends: threads may still be reading then.
-    weakref.finalize(buffer, _libc().munmap, ctypes.c_void_p(address), ctypes.c_size_t(total)).atexit = False
+    data = _buffer(address, total)
     for (path, size), begin in zip(files, begins.tolist(), strict=True):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -48,7 +46,23 @@ def map_jointly(files: Sequence[tuple[Path, int]]) -> tuple[memoryview, NDArray[
             _map(address + begin, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, file)
         finally:
             os.close(file)
-    return memoryview(buffer).cast("B").toreadonly(), begins
+    return data, begins
+
+
+def map_alone(file: int, size: int) -> memoryview:
+    """A read-only buffer over the first `size` bytes of the open file `file`, at least one, which may be closed then.
+
+    The map lasts as long as any view of the buffer. Raises `OSError`.
+    """
+    return _buffer(_map(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file), size)
+
+
+def _buffer(address: int, size: int) -> memoryview:
+    """What is mapped there, until nobody looks at it any more."""
+    buffer = (ctypes.c_ubyte * size).from_address(address)
+    # Not when the interpreter ends: threads may still be reading then.
+    weakref.finalize(buffer, _libc().munmap, ctypes.c_void_p(address), ctypes.c_size_t(size)).atexit = False
+    return memoryview(buffer).cast("B").toreadonly()
 
 
 def _map(address: int | None, size: int, protection: int, flags: int, file: int) -> int:

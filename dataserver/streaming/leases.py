@@ -116,5 +116,7 @@ class Leases:
                 continue
             try:
                 await self._threads.ledger(self._ledger.renew_leases, held)
+            except DataServerError as error:
+                log.warning("renewing the leases of %d streams is tried again: %s", len(held), error.message)
             except Exception:
                 log.exception("renewing the leases of %d streams failed; it is tried again", len(held))

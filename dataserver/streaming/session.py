@@ -125,8 +125,6 @@ class StreamSession:
         """A status may follow only when no message is under way."""
         if self._writing is not None:
             await asyncio.wait((self._writing,), timeout=LAST_WRITE_S)
-            if self._writing.done() and not self._writing.cancelled():
-                self._writing.exception()
 
     # -- receiving ----------------------------------------------------------------------------
 
@@ -196,6 +194,8 @@ class StreamSession:
 
     async def _write(self, data: bytes, supply: Supply) -> None:
         self._writing = asyncio.ensure_future(self._call.write(data))
+        # A client that goes away fails it, perhaps when nobody waits for it any more.
+        self._writing.add_done_callback(lambda writing: writing.cancelled() or writing.exception())
         await self._waits.until(
             self._writing,
             who=supply.name,

@@ -98,6 +98,15 @@ class Endpoint:
         self.endpoint = endpoint
 
 
+def test_a_server_that_a_mapped_file_ends_says_by_what(flags: list[str], tmp_path: Path) -> None:
+    with serving(tmp_path, *flags) as server:
+        server.wait_for(LISTENING)
+        # What the system sends to whoever reads behind the end of a file.
+        os.kill(server.process.pid, signal.SIGBUS)
+        assert server.wait() == -signal.SIGBUS
+        assert "Fatal Python error: Bus error" in server.lines
+
+
 def test_a_process_says_what_it_serves_and_ends_well_on_sigterm(tmp_path: Path, flags: list[str]) -> None:
     with serving(tmp_path, *flags) as serve:
         serve.wait_for(r"store chat: 30 rows, 480 tokens, longest 40, .*fingerprint [0-9a-f]{32}")

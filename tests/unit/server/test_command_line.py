@@ -47,6 +47,12 @@ def test_a_number_beyond_the_contract_is_wrong_usage(command: list[str], capsys:
     assert f"{command[-1]!r} is not a whole number from" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("steps", ["2:1", "0:1", f"1:{2**63}", "1:" + "9" * 5000], ids=len)
+def test_steps_beyond_the_contract_are_refused_in_words(steps: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "show", "r", "--steps", steps]) == 1
+    assert "steps count from 1, and B is the step after the last" in capsys.readouterr().err
+
+
 def test_a_server_without_stores_says_so(tmp_path: Path) -> None:
     # The ledger is refused, so that the server does not stay.
     command = [sys.executable, "-m", "dataserver.cli.main", "serve", "--listen", "127.0.0.1:0", "--metrics-listen", ""]

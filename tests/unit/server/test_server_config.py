@@ -35,6 +35,13 @@ def test_stores_of_flags_join_those_of_the_file(tmp_path: Path) -> None:
     assert config.stores["b"].loss_mask == "column"
 
 
+@pytest.mark.parametrize("text", ['stores = "chat"', '[[stores]]\nname = "chat"\npath = "a"'])
+def test_stores_without_names_are_refused_with_how_to_write_them(tmp_path: Path, text: str) -> None:
+    (tmp_path / "server.toml").write_text(text)
+    with pytest.raises(InvalidConfigError, match=r"server\.toml: stores is no table.*\[stores\.chat\]"):
+        load_config(tmp_path / "server.toml", {}, {"stores": {"b": {"path": "b"}}})
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

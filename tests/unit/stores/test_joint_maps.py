@@ -51,6 +51,21 @@ def test_a_view_keeps_the_maps_alive(files):
     assert view.tolist() == list(range(256))
 
 
+def opened(folder: str) -> int:
+    """Descriptors of files in `folder`: others open and close theirs meanwhile."""
+    return sum(folder in os.path.realpath(link) for link in DESCRIPTORS.iterdir())
+
+
+@on_linux
+def test_an_open_store_and_its_views_keep_no_file_open(tmp_path):
+    write_shard(tmp_path / "shard.arrow", [[7], [1, 2, 3, 4], [5, 6], [1, 2, 3]], pa.int32())
+    with open_store(tmp_path / "shard.arrow", index_dir=tmp_path / "index") as store:
+        views = [store.view(max_length) for max_length in (2, 3, 4)]
+        lengths = [view.lengths(np.arange(view.rows)).tolist() for view in views]
+        assert lengths == [[2, 2, 2], [3, 2, 3], [4, 2, 3]]
+        assert opened(str(tmp_path)) == 0
+
+
 @on_linux
 def test_maps_go_with_the_last_view_and_no_file_stays_open(files):
     folder = str(files[0][0].parent)
@@ -58,15 +73,11 @@ def test_maps_go_with_the_last_view_and_no_file_stays_open(files):
     def mapped() -> int:
         return sum(folder in line for line in MAPS.read_text().splitlines())
 
-    def opened() -> int:
-        # Others open and close descriptors meanwhile, so count those of these files alone.
-        return sum(folder in os.path.realpath(link) for link in DESCRIPTORS.iterdir())
-
     data, _ = map_jointly(files)
     piece = data[:5]
     del data
     gc.collect()
-    assert (mapped(), opened()) == (3, 0)
+    assert (mapped(), opened(folder)) == (3, 0)
     del piece
     gc.collect()
     assert mapped() == 0
