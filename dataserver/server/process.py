@@ -20,11 +20,14 @@ from dataserver.server.memory import settle
 
 log = logging.getLogger(__name__)
 
+_STDERR = 2
+
 
 def serve(config: ServerConfig, say: Callable[[str], None], *, reuse_port: bool = False) -> int:
     """Serve until a signal; return the exit status. `say` gets the lines that people and scripts wait for."""
     # A mapped file that somebody cut short ends the process where it is read: let the log say that, and where.
-    faulthandler.enable()
+    if not faulthandler.is_enabled():
+        faulthandler.enable(_STDERR)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, say, reuse_port))
 

@@ -64,7 +64,7 @@ def discover(path: Path) -> Discovery:
     if not path.exists():
         raise StoreNotFoundError(f"Pretokenized dataset at '{path}': there is no such file or directory.")
     if not path.is_dir():
-        raise StoreRefusedError(f"Pretokenized dataset at '{path}' is a pipe, a socket or a device: give a file of rows.")
+        raise StoreRefusedError(f"Pretokenized dataset at '{path}' is a pipe or a device: give a file of rows.")
     return discover_directory(LocalFiles(root=path))
 
 
