@@ -8,7 +8,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from trainer.checkpoint import Resume
 from trainer.config import TrainerConfig
 from trainer.data import Endpoint, ServerFeed
-from trainer.launch import join_world, start_collectives, tell_threads
+from trainer.launch import end_with_launcher, join_world, start_collectives, tell_threads
 from trainer.train import train
 
 
@@ -18,6 +18,7 @@ def run_job(
 ) -> None:
     """Train with the data servers at `addresses` until the run ends; torchrun learns why it did not."""
     world = join_world(config.parallel.device, environment)
+    end_with_launcher(world)
     tell_threads(world)
     start_collectives(world, config.parallel.collective_timeout_s)
     feed = ServerFeed(Endpoint(addresses=addresses, config=config.data), config.run)

@@ -4,13 +4,16 @@ The only place that reads the environment: torchrun hands over ranks in variable
 torchrun the process is a world of one.
 """
 
+import ctypes
 import logging
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,8 @@ from torch._C._distributed_c10d import HashStore
 
 from dataserver.errors import InvalidConfigError
 from trainer.config import DeviceKind
+
+PR_SET_PDEATHSIG: Final = 1
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,15 @@ def join_world(device: DeviceKind, environment: Mapping[str, str]) -> World:
         holder=launcher_instance(os.getppid() if under_torchrun else os.getpid()),
         under_torchrun=under_torchrun,
     )
+
+
+def end_with_launcher(world: World) -> None:
+    """Have the kernel kill this rank when torchrun is killed (prctl(2)).
+
+    It would train on with nobody to end or restart it, and keep the run from the next launch.
+    """
+    if world.under_torchrun:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def tell_threads(world: World) -> None:

@@ -31,6 +31,29 @@ def test_every_launch_has_a_holder_of_its_own_that_stays_the_same() -> None:
         other.communicate(b"\n")
 
 
+# A rank that does not end with its launcher says so, and ends by itself.
+RANK = """if True:
+    import signal
+    from trainer.config import DeviceKind
+    from trainer.launch import end_with_launcher, join_world
+    end_with_launcher(join_world(DeviceKind.CPU, {"RANK": "0", "WORLD_SIZE": "1"}))
+    print("ready", flush=True)
+    signal.sigtimedwait([signal.SIGUSR1], 60)
+    print("left behind", flush=True)
+"""
+
+
+def test_a_rank_whose_launcher_is_killed_ends_with_it() -> None:
+    launcher = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}])"
+    with subprocess.Popen([sys.executable, "-c", launcher], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+        # The pipe is the rank's too: it ends when the last that has it does.
+        out, _ = process.communicate(timeout=100)
+        assert out == b""
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(InvalidConfigError, match="local rank 0 has no device"):
