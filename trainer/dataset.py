@@ -56,7 +56,10 @@ class StepDataset(IterableDataset[StepItem]):
         self._source: StepSource | None = None
 
     def __iter__(self) -> Iterator[StepItem]:
-        """Begin an attempt and yield its steps. Raises `PreconditionError` in a DataLoader's worker."""
+        """Begin an attempt and yield its steps.
+
+        Raises `PreconditionError` in a DataLoader's worker, and where another iteration has begun meanwhile.
+        """
         if get_worker_info() is not None:
             raise PreconditionError(
                 "a StepDataset was given to DataLoader workers: they would be forked under open connections, and steps "
@@ -66,8 +69,10 @@ class StepDataset(IterableDataset[StepItem]):
         self._attempt = told_by_first(self._world, self._begin)
         next_step = 1 if self._done is None else self._done.step + 1
         rank = self._world.rank
-        self._source = self._feed.open(attempt=self._attempt, world_rank=rank, dp_rank=rank, next_step=next_step)
-        for step in agreed(self._source, self._world):
+        source = self._source = self._feed.open(
+            attempt=self._attempt, world_rank=rank, dp_rank=rank, next_step=next_step
+        )
+        for step in agreed(source, self._world):
             micro_batches = [pack(batch, self._world.device) for batch in step]
             self._given = step
             yield StepItem(
@@ -77,6 +82,8 @@ class StepDataset(IterableDataset[StepItem]):
                 last=step.last,
                 micro_batches=micro_batches,
             )
+            if self._source is not source:
+                raise PreconditionError("this iteration is over: the data set was closed, or iterated over anew")
             self.ack()
         self.close()
 
@@ -101,9 +108,9 @@ class StepDataset(IterableDataset[StepItem]):
 
         Raises `InvalidRequestError` for a state that is not a StepDataset's, or another run's.
         """
-        if set(state) != {"version", "run", "cursor"} or state["version"] != STATE_VERSION:
+        if not _is_state(state):
             raise InvalidRequestError(
-                f"not the state of a StepDataset of version {STATE_VERSION}: {dict(state)!r:.200}; "
+                f"not the state of a StepDataset of version {STATE_VERSION}: {state!r:.200}; "
                 "it is what state_dict() returned"
             )
         if state["run"] != self._run:
@@ -125,3 +132,10 @@ class StepDataset(IterableDataset[StepItem]):
             holder=self._world.holder,
             take_over=self._take_over,
         )
+
+
+def _is_state(state: object) -> bool:
+    """Whether it has the form of what `state_dict` returns."""
+    if not isinstance(state, Mapping) or set(state) != {"version", "run", "cursor"}:
+        return False
+    return state["version"] == STATE_VERSION and isinstance(state["cursor"], str | None)

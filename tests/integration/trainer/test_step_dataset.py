@@ -69,9 +69,23 @@ def test_a_loaded_state_goes_on_behind_it_and_can_be_saved_again() -> None:
     assert list(third) == []
 
 
+def test_an_iteration_that_another_one_followed_acknowledges_nothing() -> None:
+    held = dataset(MemoryFeed(steps()))
+    first = iter(held)
+    next(first)
+    second = iter(held)
+    next(second)
+    with pytest.raises(PreconditionError, match="this iteration is over"):
+        next(first)
+    assert held.state_dict()["cursor"] is None
+    assert next(second)["step"] == 2
+
+
 @pytest.mark.parametrize(
     ("state", "told"),
     [
+        (None, "not the state of a StepDataset"),
+        ({"version": 1, "run": RUN, "cursor": 5}, "not the state of a StepDataset"),
         ({}, "not the state of a StepDataset"),
         ({"epoch": 1, "index": 7}, "not the state of a StepDataset"),
         ({"version": 2, "run": RUN, "cursor": None}, "not the state of a StepDataset"),
@@ -79,7 +93,7 @@ def test_a_loaded_state_goes_on_behind_it_and_can_be_saved_again() -> None:
         ({"version": 1, "run": RUN, "cursor": "{}"}, "not a cursor"),
     ],
 )
-def test_a_foreign_state_is_refused(state: dict[str, Any], told: str) -> None:
+def test_a_foreign_state_is_refused(state: Any, told: str) -> None:
     with pytest.raises(InvalidRequestError, match=told):
         dataset(MemoryFeed(steps())).load_state_dict(state)
 
