@@ -2,6 +2,7 @@
 
     configuration.md    from the schemas
     cli.md              from `--help` of every command
+    metrics.md          from the metrics of data server and orchestrator
 
 `make docs` writes them; `make check` and tests/architecture run it with `--check`. The calls in grpcurl.md come from
 a server that runs: see examples/grpcurl_tour.py.
@@ -14,9 +15,14 @@ from pathlib import Path
 
 from command_reference import cli_page
 from configuration_tables import configuration_page
+from metric_tables import metrics_page
 
 DOCS = Path(__file__).resolve().parent
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration_page, "cli.md": cli_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration_page,
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+}
 
 
 def main() -> int:

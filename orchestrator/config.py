@@ -119,7 +119,7 @@ class ServeConfig(ListeningConfig):
     advertise: OptionalAddress = ""
     """Address that trainers are told. Empty: the one that is listened on, which must then be no wildcard."""
     drain_s: float = Field(default=20.0, ge=0)
-    """Seconds that evals and transfers under way get to end after SIGTERM."""
+    """Seconds that a transfer under way gets to end after SIGTERM. Evals under way end at once, and are due again."""
 
     @model_validator(mode="after")
     def _can_be_called(self) -> Self:

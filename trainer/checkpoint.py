@@ -178,9 +178,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             config=fields["config"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
-        raise CheckpointError(
-            f"{path} is no complete checkpoint ({error}); remove it, or name another with --resume PATH"
-        ) from error
+        raise CheckpointError(f"{path} is no complete checkpoint ({error}); remove it, or name another one") from error
     return Checkpoint(path=path.absolute(), record=record)
 
 

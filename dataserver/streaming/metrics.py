@@ -46,7 +46,7 @@ class Metrics:
     def _work(self, registry: CollectorRegistry) -> None:
         self.work_seconds = Histogram(
             "dataserver_work_seconds",
-            "Seconds of blocking work, by kind: plan, encode, ledger, store, inspect.",
+            "Seconds of blocking work, by kind: plan, encode, fetch, ledger, store, inspect.",
             ["kind"],
             buckets=SECONDS,
             registry=registry,
