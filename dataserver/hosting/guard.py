@@ -95,7 +95,10 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             except DataServerError as error:
                 await self._abort(call, method, out_of_files(error) or error)
             except Exception as error:
-                if call.done() or _is_gone(error):
+                if _is_gone(error):
+                    self._count(method, "CANCELLED")
+                    raise _gone() from error
+                if call.done():
                     self._count(method, "CANCELLED")
                     raise
                 await self._abort(call, method, out_of_files(error) or _incident(method, error))
@@ -127,7 +130,12 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             code.name,
             message,
         )
-        await call.abort(code, message, metadata)
+        try:
+            await call.abort(code, message, metadata)
+        except Exception as failure:
+            if _is_gone(failure):
+                raise _gone() from failure
+            raise
 
     def _is_news(self, method: str, message: str) -> bool:
         """Whether a refusal was not logged a while ago in the same words."""
@@ -187,5 +195,10 @@ def _decoded(request: Message) -> Message:
 
 
 def _is_gone(error: Exception) -> bool:
-    """Whether the client went away in the middle of a read or write."""
+    """Whether the client went away in the middle of a read or write, or while it was told a status."""
     return type(error).__name__ == "ExecuteBatchError"
+
+
+def _gone() -> asyncio.CancelledError:
+    """What a call ends with whose client is gone: gRPC logs its own error with a trace, as a fault of the server's."""
+    return asyncio.CancelledError("the client is gone")

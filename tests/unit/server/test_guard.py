@@ -79,6 +79,29 @@ async def test_a_handler_that_is_no_coroutine_function_is_a_fault_of_ours(metric
         await guarded(Guard(metrics.requests, "dataserver.v1"), lambda request, _call: request)
 
 
+@pytest.mark.parametrize("refused", [True, False], ids=["while it is told a status", "in the middle of a message"])
+async def test_a_client_that_goes_away_is_no_fault_of_the_server(metrics: Metrics, caplog, *, refused: bool) -> None:
+    # As gRPC's own is called, which only an extension module knows.
+    gone = type("ExecuteBatchError", (Exception,), {})("Failed")
+
+    async def handler(_request, _call):
+        raise RunNotFoundError("there is no run") if refused else gone
+
+    class GoneClient:
+        def done(self) -> bool:
+            return False
+
+        async def abort(self, *_arguments: object) -> None:
+            raise gone
+
+    method = await guarded(Guard(metrics.requests, "dataserver.v1"), handler)
+    with pytest.raises(asyncio.CancelledError):
+        await method.unary_unary(b"x", GoneClient())
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    counted = {"method": "RunService/GetRun", "status": "NOT_FOUND" if refused else "CANCELLED"}
+    assert metrics.registry.get_sample_value("dataserver_requests_total", counted) == 1
+
+
 async def test_a_refusal_that_is_repeated_in_the_same_words_is_logged_once(metrics: Metrics, caplog) -> None:
     async def handler(request, _call):
         raise RunNotFoundError(f"there is no run {request!r}")
