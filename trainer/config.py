@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from dataserver.run_spec import BatchSpec, OrderSpec, RunName, RunSpec, Spec, check_fits
 from dataserver.sinks import MetricsConfig
@@ -175,6 +175,13 @@ class CheckpointConfig(Section):
     """Keep those whose step is a multiple of this for good."""
     export_dir: Path | None = None
     """Where the model is written as a Hugging Face directory after the last step."""
+
+    @field_validator("dir", "export_dir", mode="before")
+    @classmethod
+    def _not_empty(cls, path: object) -> object:
+        if path == "":  # an unset variable of a shell, which would be the current directory
+            raise ValueError("names no directory; the current one is '.'")
+        return path
 
 
 class EvalConfig(Section):

@@ -4,6 +4,8 @@ import logging
 import sys
 from dataclasses import dataclass
 
+from transformers import PretrainedConfig
+
 from dataserver.client import AttemptInfo
 from dataserver.eval_spec import EvalSpec
 from trainer.checkpoint import Checkpoint, Checkpoints, Resume
@@ -41,6 +43,7 @@ def choose_start(
     """Create or find the run, and choose a checkpoint; raises what either refuses."""
     hf_config = model_config(config.model)
     empty_model(config.model, hf_config)  # what cannot be trained leaves no run behind
+    _tell_context(hf_config, config.run.order.max_length)
     vocab_size = hf_config.vocab_size
     lineage = feed.create_run(vocab_size, wait_alive=not take_over)
     held_out = eval_spec(config, vocab_size)
@@ -52,6 +55,16 @@ def choose_start(
     checkpoint = checkpoints.choose(resume, lineage)
     log.info("run %s: %s", lineage.run, f"going on from {checkpoint.path}" if checkpoint else "a fresh start")
     return Start(run_uid=lineage.run_uid, checkpoint=checkpoint, held_out=held_out)
+
+
+def _tell_context(hf_config: PretrainedConfig, max_length: int) -> None:
+    """Rotary positions go on beyond the model's context, and are what it was never trained on: no error says so."""
+    context = getattr(hf_config, "max_position_embeddings", None)
+    if context is not None and max_length > context:
+        log.warning(
+            "run.order.max_length = %d is above the %d positions of the model (max_position_embeddings): engines may "
+            "refuse it, and what it learns of longer samples is its own extension", max_length, context,
+        )  # fmt: skip
 
 
 def begin_attempt(config: TrainerConfig, world: World, feed: Feed, start: Start, *, take_over: bool) -> AttemptInfo:

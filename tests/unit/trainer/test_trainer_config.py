@@ -67,6 +67,8 @@ def test_an_override_takes_toml_words_and_none(file: Path) -> None:
         (["run.batch.micro_batch_tokens=32"], "micro_batch_tokens = 32"),
         (["run.batch.max_steps=none", "optim.schedule=cosine"], "must know its end"),
         (["data.patience_s=5000"], "collective_timeout_s"),
+        (["checkpoint.dir="], "names no directory"),
+        (["checkpoint.export_dir="], "names no directory"),
         (["lr=3"], "not of the form"),
         (["optim.lr"], "not of the form"),
         (["optim.lr.x=3"], "is a value, not a section"),
