@@ -77,7 +77,8 @@ def read_lengths(path: Path) -> "NDArray[np.int64]":
 
     try:
         if path.suffix == ".npy":
-            values = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                values = np.lib.format.read_array(file, allow_pickle=False)
         else:
             text = path.read_text().replace(",", " ").strip().removeprefix("[").removesuffix("]")
             values = np.array(text.split(), dtype=np.int64)

@@ -124,6 +124,20 @@ def test_what_cannot_be_packed_is_refused_in_one_line(run, file, text, arguments
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("holds", ["nothing", "an archive", "objects"])
+def test_a_file_of_numpy_that_holds_no_lengths_is_refused_in_one_line(run, tmp_path, holds):
+    path = tmp_path / "lengths.npy"
+    with path.open("wb") as file:
+        if holds == "an archive":
+            np.savez(file, lengths=LENGTHS)
+        elif holds == "objects":
+            np.save(file, np.array([1, "a"], dtype=object), allow_pickle=True)
+    status, _, err = run("pack", lengths=path)
+    assert status == 1
+    assert "lengths.npy does not hold lengths" in err
+    assert err.count("\n") == 1
+
+
 def test_the_cost_of_a_model_is_read_from_its_configuration(file, tmp_path, capsys):
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     (tmp_path / "config.json").write_text(json.dumps(sizes | {"vocab_size": 32}))
