@@ -180,11 +180,15 @@ class BatchSpec(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _padding_in_words(cls, fields: object) -> object:
-        if isinstance(fields, dict) and isinstance(word := fields.get("pad_to"), str):
-            numbers = {"none": 0, "capacity": fields.get("micro_batch_tokens")}
-            return {**fields, "pad_to": numbers.get(word, word)}
-        return fields
+    def _in_words(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        # `none` of a flag is nothing, and of these two fields a word.
+        named = fields | {name: "none" for name in ("pad_to", "policy") if fields.get(name, "") is None}
+        if isinstance(word := named.get("pad_to"), str):
+            numbers = {"none": 0, "capacity": named.get("micro_batch_tokens")}
+            named["pad_to"] = numbers.get(word, word)
+        return named
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

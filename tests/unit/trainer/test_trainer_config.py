@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from dataserver.errors import InvalidConfigError
+from dataserver.run_spec import PackingPolicy
 from trainer.config import Precision, ScheduleKind, TrainerConfig
 from trainer.config_file import load_config
 
@@ -52,6 +53,11 @@ def test_an_override_takes_toml_words_and_none(file: Path) -> None:
     assert [source.store for source in config.run.order.sources] == ["a", "b"]
     assert config.metrics.jsonl == Path("out/metrics.jsonl")
     assert config.model.activation_checkpointing
+
+
+def test_none_is_a_word_where_a_field_knows_it(file: Path) -> None:
+    batch = load_config(file, ["run.batch.policy=none", "run.batch.pad_to=none"]).run.batch
+    assert (batch.policy, batch.pad_to) == (PackingPolicy.NONE, 0)
 
 
 @pytest.mark.parametrize(
