@@ -57,7 +57,8 @@ def _fault(fault: ErrorDetails, origin: str, overrides: Sequence[str]) -> str:
             break
     if is_unknown:
         return f"{origin}: there is no such field as {field}"
-    return f"{origin}: {field or 'configuration'}: {fault['msg']} (got {fault['input']!r:.80})"
+    said = fault["msg"].removeprefix("Value error, ")
+    return f"{origin}: {field or 'configuration'}: {said} (got {fault['input']!r:.80})"
 
 
 def _override(fields: dict[str, Any], override: str) -> None:

@@ -64,7 +64,8 @@ class ExposedConfig(Settings):
             missing = [name for name, given in (("tls", self.tls), ("token_file", self.token_file)) if given is None]
             raise ValueError(
                 f"listen = {self.listen!r} is reachable from other machines, but {' and '.join(missing)} "
-                "is not set: set tls and token_file, listen on 127.0.0.1, or say insecure"
+                f"{'is' if len(missing) == 1 else 'are'} not set: set tls and token_file, listen on 127.0.0.1, or say "
+                "insecure"
             )
         return self
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 
 def _check_given(path: object) -> object:
@@ -34,7 +35,11 @@ class Settings(BaseModel):
 
 def faults_of(error: ValidationError, whole: str) -> str:
     """What is wrong, field by field; `whole` names what a fault of no single field concerns."""
-    return "; ".join(
-        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg'].removeprefix('Value error, ')}"
-        for fault in error.errors()
-    )
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or whole}: {message_of(fault)}" for fault in error.errors())
+
+
+def message_of(fault: ErrorDetails) -> str:
+    """What is wrong with one field, in words that need no pydantic."""
+    if fault["type"] == "extra_forbidden":
+        return "there is no such field"
+    return fault["msg"].removeprefix("Value error, ")

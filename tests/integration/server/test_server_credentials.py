@@ -133,7 +133,7 @@ def test_a_missing_token_file_is_named(serve, tmp_path: Path) -> None:
 
 
 def test_beyond_loopback_only_with_tls_and_token_or_intent(serve, pem: Path) -> None:
-    with pytest.raises(InvalidConfigError, match="tls and token_file is not set"):
+    with pytest.raises(InvalidConfigError, match="tls and token_file are not set"):
         serve(listen="0.0.0.0:0")
     with pytest.raises(InvalidConfigError, match="but tls is not set"):
         serve(listen="0.0.0.0:0", token_file=pem / "token")

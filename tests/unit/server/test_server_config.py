@@ -45,7 +45,7 @@ def test_stores_without_names_are_refused_with_how_to_write_them(tmp_path: Path,
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"wrokers": 2}, "wrokers"),
+        ({"wrokers": 2}, "wrokers: there is no such field"),
         ({"workers": 0}, "workers"),
         ({"lease_s": 0}, "lease_s"),
         ({"listen": "50051"}, "listen"),
