@@ -1,6 +1,5 @@
 """How an answer is judged: a number, mostly 1 for a right one and 0 for a wrong one."""
 
-import asyncio
 import inspect
 import math
 import re
@@ -14,6 +13,7 @@ from orchestrator.engines.interface import Completion
 from orchestrator.errors import ScorerError
 from orchestrator.evals.config import ExactScorer, NumericScorer, PythonScorer, RegexScorer
 from orchestrator.evals.prompts import Prompt
+from orchestrator.evals.scorer_threads import ScorerThreads
 
 ScorerConfig = ExactScorer | NumericScorer | RegexScorer | PythonScorer
 
@@ -99,14 +99,14 @@ def _regex(pattern: re.Pattern[str], prompt: Prompt, answer: Completion) -> bool
 
 
 def _python(entry_point: str) -> Callable[[Prompt, Completion], Awaitable[float]]:
-    function = _import(entry_point)
+    function, threads = _import(entry_point), ScorerThreads()
 
     async def score(prompt: Prompt, answer: Completion) -> float:
         try:
             if inspect.iscoroutinefunction(function):
                 said = await function(answer.text, prompt.line)
             else:
-                said = await asyncio.to_thread(function, answer.text, prompt.line)
+                said = await threads.call(function, answer.text, prompt.line)
             reward = float(said)
         except Exception as error:
             raise ScorerError(f"scorer {entry_point} on {prompt.place}: {type(error).__name__}: {error}") from error

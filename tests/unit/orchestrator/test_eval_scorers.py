@@ -105,6 +105,7 @@ def rewards(monkeypatch):
     module.plain = lambda text, line: text == line["best"]
     module.nan = lambda text, line: float("nan")
     module.fails = lambda text, line: line["nosuch"]
+    module.leaves = lambda text, line: sys.exit(3)
     module.constant = 3
     monkeypatch.setitem(sys.modules, "rewards_of_a_test", module)
     return lambda name: PythonScorer(kind="python", entry_point=f"rewards_of_a_test:{name}")
@@ -117,7 +118,12 @@ def test_a_function_of_ones_own_judges_by_the_whole_line(rewards):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("nan", "line 3 said nan: return a finite"), ("fails", "KeyError: 'nosuch'")]
+    ("name", "told"),
+    [
+        ("nan", "line 3 said nan: return a finite"),
+        ("fails", "KeyError: 'nosuch'"),
+        ("leaves", r"raised SystemExit\(3\)"),
+    ],
 )
 def test_a_function_that_fails_names_the_prompt(rewards, name, told):
     with pytest.raises(ScorerError, match=told):
