@@ -19,6 +19,8 @@ GivenPath = Annotated[Path, BeforeValidator(_check_given)]
 
 def _path_or_url(text: object) -> object:
     """A `Path`, unless `text` names a storage: such URLs are left as they are, which paths would not."""
+    if not isinstance(text, str | Path):
+        raise ValueError(f"{text!r} is neither a path nor a URL: write one in quotes")  # noqa: TRY004 - what pydantic takes
     if not isinstance(text, str) or "://" in text:
         return text
     return Path(str(_check_given(text)))

@@ -65,6 +65,7 @@ def test_stores_without_names_are_refused_with_how_to_write_them(tmp_path: Path,
         ({"keepalive_s": 1e9}, "keepalive_s: .*86400"),
         ({"keepalive_timeout_s": 1e9}, "keepalive_timeout_s: .*86400"),
         ({"stores": {"a": {"path": ""}}}, "stores.a.path: is empty"),
+        ({"stores": {"a": {"path": 1}}}, "stores.a.path: 1 is neither a path nor a URL"),
         ({"index_dir": ""}, "index_dir: is empty"),
     ],
 )

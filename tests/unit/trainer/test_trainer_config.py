@@ -37,6 +37,11 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(file: Path) -> None:
     assert config.run.batch.step_samples == 8
 
 
+def test_a_refusal_is_in_our_words_alone(file: Path) -> None:
+    with pytest.raises(InvalidConfigError, match=r": run\.batch: give exactly one of step_tokens, step_samples"):
+        load_config(file, ["run.batch.step_tokens=256"])
+
+
 def test_an_override_takes_toml_words_and_none(file: Path) -> None:
     config = load_config(
         file,
