@@ -27,8 +27,9 @@ from trainer.config import TrainerConfig
 from trainer.config_file import load_config
 from trainer.errors import TrainerError
 
-# What gloo says of a rank that did not come.
+# What gloo says of a rank that did not come, and of one that is gone.
 _WAITED = "Timed out waiting"
+_GONE = ("Connection closed by peer", "Connection reset by peer")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,6 +128,8 @@ def cause_of(error: BaseException) -> str:
     text = " ".join(str(error).split()) or "no message"
     if _WAITED in text:
         text += "; another rank did not come within parallel.collective_timeout_s: it hangs or is stopped"
+    elif isinstance(error, RuntimeError) and any(sign in text for sign in _GONE):
+        text += "; another rank ended: why stands in its own line or log"
     return f"{type(error).__name__}: {text}"
 
 

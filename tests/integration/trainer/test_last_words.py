@@ -113,6 +113,28 @@ def test_who_waits_for_another_rank_in_vain_says_so() -> None:
     assert told.endswith("; another rank did not come within parallel.collective_timeout_s: it hangs or is stopped")
 
 
+def meet_one_who_left(world: World) -> str | None:
+    import torch
+    import torch.distributed as dist
+
+    from trainer.cli import cause_of
+
+    group = dist.new_group()
+    dist.barrier(group)
+    if not world.is_first:
+        dist.destroy_process_group(group)
+        return None
+    with pytest.raises(RuntimeError) as raised:
+        dist.all_reduce(torch.ones(1), group=group)
+    return cause_of(raised.value)
+
+
+def test_who_meets_a_rank_that_is_gone_says_where_to_look() -> None:
+    told, _ = on_ranks(2, meet_one_who_left)
+    assert told.startswith("RuntimeError: ")
+    assert told.endswith("; another rank ended: why stands in its own line or log")
+
+
 # What it leaves behind aborts when Python's end frees it, as a thread of gloo may.
 DONE = """
 import os, sys
