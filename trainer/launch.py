@@ -17,7 +17,8 @@ from typing import Final
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import HashStore, PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from dataserver.errors import InvalidConfigError
 from trainer.config import DeviceKind
@@ -29,7 +30,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """This process among all ranks. `holder` names the launcher instance."""
+    """This process among all ranks. `holder` names the launcher instance.
+
+    `restarts`: how often a launcher that has all ranks on one host started them again; 0 where there are several, as
+    each counts its own.
+    """
 
     rank: int
     size: int
@@ -37,6 +42,7 @@ class World:
     device: torch.device
     holder: str
     under_torchrun: bool
+    restarts: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -48,6 +54,7 @@ def join_world(device: DeviceKind, environment: Mapping[str, str]) -> World:
     """Read torchrun's variables; raises `InvalidConfigError` when `device` is not there."""
     under_torchrun = "RANK" in environment and "WORLD_SIZE" in environment
     local_rank = int(environment.get("LOCAL_RANK", "0")) if under_torchrun else 0
+    on_one_host = environment.get("GROUP_WORLD_SIZE") == "1"
     return World(
         rank=int(environment["RANK"]) if under_torchrun else 0,
         size=int(environment["WORLD_SIZE"]) if under_torchrun else 1,
@@ -55,6 +62,7 @@ def join_world(device: DeviceKind, environment: Mapping[str, str]) -> World:
         device=_device(device, local_rank),
         holder=launcher_instance(os.getppid() if under_torchrun else os.getpid()),
         under_torchrun=under_torchrun,
+        restarts=int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")) if on_one_host else 0,
     )
 
 
@@ -83,7 +91,11 @@ def start_collectives(world: World, timeout_s: float) -> None:
     backend = "cpu:gloo,cuda:nccl" if world.device.type == "cuda" else "gloo"
     timeout = timedelta(seconds=timeout_s)
     if world.under_torchrun:
-        dist.init_process_group(backend, timeout=timeout)
+        store, rank, size = next(rendezvous("env://", timeout=timeout))
+        # torchrun keeps its store when it starts the ranks again: without a name of their own they may find the
+        # addresses of those that are gone.
+        named = PrefixStore(f"restart-{world.restarts}", store)
+        dist.init_process_group(backend, timeout=timeout, store=named, rank=rank, world_size=size)
     else:
         dist.init_process_group(backend, timeout=timeout, store=HashStore(), rank=0, world_size=1)
 
