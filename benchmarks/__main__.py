@@ -6,7 +6,7 @@ import sys
 
 import benchmarks
 
-NOT_A_BENCHMARK = {"__main__", "lengths", "report", "s3_server", "sync_receiver"}
+NOT_A_BENCHMARK = {"__main__", "lengths", "report", "s3_server", "sync_receiver", "transports"}
 
 
 def main() -> int:
