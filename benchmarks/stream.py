@@ -39,7 +39,12 @@ SAMPLES, EPOCHS, RUNS, SEED = 120_000, 4, 5, 3
 SHAPES = {"chat": (330, 1.0, 4096), "reasoning": (5000, 0.85, 32768)}
 # Tokens of a micro-batch, and how many of them a client lets come ahead: small ones cost little memory, and share
 # messages by halves of that.
-MICRO_BATCHES = ((2**15, DEFAULT_CREDITS), (2**15, 4 * DEFAULT_CREDITS), (2**19, DEFAULT_CREDITS))
+MICRO_BATCHES = (
+    (2**15, DEFAULT_CREDITS),
+    (2**15, 4 * DEFAULT_CREDITS),
+    (2**17, DEFAULT_CREDITS),
+    (2**19, DEFAULT_CREDITS),
+)
 STEP_TOKENS = 2**23
 # Of a token and its mask in the store and in the client's views.
 BYTES = 4 + 1

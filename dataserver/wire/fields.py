@@ -3,7 +3,7 @@
 https://protobuf.dev/programming-guides/encoding/
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from google.protobuf.message import DecodeError
 
@@ -44,16 +44,31 @@ def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
     raise DecodeError("a number of more than 64 bits")
 
 
+def split(data: memoryview, large: Collection[int]) -> tuple[bytes, dict[int, memoryview]]:
+    """Part a message into its small fields, for protobuf to read, and the payloads of the `large` ones by tag."""
+    small, payloads, read = bytearray(), {}, 0
+    for tag, begin, payload, end in fields_of(data):
+        if tag in large:
+            payloads[tag] = data[payload:end]
+            small += data[read:begin]
+            read = end
+    small += data[read:]
+    return bytes(small), payloads
+
+
 def fields_of(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield the tag of each field of a message, and where it, its payload and what follows it begin."""
     begin, size = 0, len(data)
     while begin < size:
+        # Nearly all tags and numbers are one byte, and to call a function costs more than to read it.
         tag, payload = data[begin], begin + 1
         if tag >= 0x80:
             tag, payload = read_varint(data, begin)
         wire_type = tag & 7
         if wire_type == 0:
-            _, end = read_varint(data, payload)
+            end = payload + 1
+            if data[payload] >= 0x80:
+                _, end = read_varint(data, payload)
         elif wire_type == 1:
             end = payload + 8
         elif wire_type == 2:

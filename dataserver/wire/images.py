@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2
-from dataserver.wire.fields import Payload, field, fields_of, header
+from dataserver.wire.fields import Payload, field, header, split
 
 _PIXEL_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
@@ -76,15 +76,9 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
 
     Raises `ChecksumMismatchError`, which begins with `where`, when its parts do not fit together.
     """
-    small, grid_bytes, pixel_bytes = bytearray(), data[:0], data[:0]
-    for tag, begin, payload, end in fields_of(data):
-        if tag == _GRID:
-            grid_bytes = data[payload:end]
-        elif tag == _PIXELS:
-            pixel_bytes = data[payload:end]
-        else:
-            small += data[begin:end]
-    message = batch_service_pb2.Images.FromString(bytes(small))
+    small, large = split(data, (_GRID, _PIXELS))
+    grid_bytes, pixel_bytes = large.get(_GRID, b""), large.get(_PIXELS, b"")
+    message = batch_service_pb2.Images.FromString(small)
     counts = np.array(message.counts, dtype=np.int64)
     images = int(counts.sum())
     if len(counts) != sub_sequences or len(grid_bytes) != images * GRID_BYTES:

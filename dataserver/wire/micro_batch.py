@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.checksum import checksum_of
-from dataserver.wire.fields import Payload, field, fields_of, header
+from dataserver.wire.fields import Payload, field, fields_of, header, split
 from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
 
 NO_TARGET: Final = -100
@@ -36,6 +36,7 @@ _LOSS_MASK: Final = 10 << 3 | 2
 _LOSS_WEIGHT: Final = 11 << 3 | 2
 _IMAGES: Final = 12 << 3 | 2
 _TOKENS: Final = 15 << 3 | 2
+_LARGE: Final = frozenset((_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _IMAGES, _TOKENS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,20 +194,12 @@ def _is_micro_batch(tag: int) -> bool:
 
 
 def _decode(data: memoryview) -> MicroBatch:
-    large = dict.fromkeys((_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _TOKENS), data[:0])
-    image_bytes, small, read = None, bytearray(), 0
-    for tag, begin, payload, end in fields_of(data):
-        if tag in large:
-            large[tag] = data[payload:end]
-        elif tag == _IMAGES:
-            image_bytes = data[payload:end]
-        else:
-            continue
-        small += data[read:begin]
-        read = end
-    small += data[read:]
-    message = pb.MicroBatch.FromString(bytes(small))
-    length_bytes, mask_bytes, weight_bytes, token_bytes = large.values()
+    small, large = split(data, _LARGE)
+    message = pb.MicroBatch.FromString(small)
+    length_bytes, mask_bytes, weight_bytes, token_bytes = (
+        large.get(tag, b"") for tag in (_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _TOKENS)
+    )
+    image_bytes = large.get(_IMAGES)
     images = [] if image_bytes is None else [image_bytes]
     checksum = checksum_of(
         message, lengths=length_bytes, mask=mask_bytes, weights=weight_bytes, images=images, tokens=token_bytes
