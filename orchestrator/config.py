@@ -74,7 +74,8 @@ class EngineConfig(Section):
     """`http://HOST:PORT`."""
     restart: tuple[str, ...] = ()
     """Command that ends the server's process and starts it anew: it is run where an engine may hold a mix of two
-    versions. Without one, such an engine gets no work until somebody restarts it; the log says so."""
+    versions. It ends when the server is started; a server that it leaves running itself needs its output sent
+    somewhere. Without a command, such an engine gets no work until somebody restarts it; the log says so."""
     restart_timeout_s: float = Field(default=600, gt=0)
     """How long a restart may take until the engine is healthy."""
     generate_timeout_s: float = Field(default=1800, gt=0)
