@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import regex
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from dataserver.run_spec import MAX_SEED, Spec
@@ -111,15 +112,16 @@ class RegexScorer(Section):
     kind: Literal["regex"]
     """`regex`"""
     pattern: str = Field(min_length=1)
-    """Pattern of Python's `re`, searched for anywhere; where it is found twice, the last one counts."""
+    """Pattern as of Python's `re`, searched for anywhere; where it is found twice, the last one counts. One that takes
+    more than five seconds for an answer fails the eval."""
 
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, pattern: str) -> str:
         try:
-            groups = re.compile(pattern).groups
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no pattern of Python's re: {error}") from error
+            groups = regex.compile(pattern).groups
+        except regex.error as error:
+            raise ValueError(f"{pattern!r} is no pattern as of Python's re: {error}") from error
         if groups > 1:
             raise ValueError(f"{pattern!r} has {groups} groups: leave one, and write the others as (?:…)")
         return pattern

@@ -6,7 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import assert_never
+from typing import Final, assert_never
+
+import regex
 
 from dataserver.errors import InvalidConfigError
 from orchestrator.engines.interface import Completion
@@ -19,6 +21,9 @@ ScorerConfig = ExactScorer | NumericScorer | RegexScorer | PythonScorer
 
 # As people write numbers: 12, -3.5, 1,234.5, 6e-3; no digit of a longer word or version.
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w)")
+
+# How long a pattern may look at one answer: one that repeats repeats may need more years than an answer has letters.
+PATTERN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +46,10 @@ def make_scorer(config: ScorerConfig, prompts: Sequence[Prompt]) -> Scorer:
             _check_references(config.kind, prompts, lambda text: last_number(text) is not None)
             return _plain(lambda prompt, answer: _numeric(config, prompt, answer))
         case RegexScorer():
-            pattern = re.compile(config.pattern)
+            pattern = regex.compile(config.pattern)
             if pattern.groups:
                 _check_references(config.kind, prompts, lambda _: True)
-            return _plain(lambda prompt, answer: _regex(pattern, prompt, answer))
+            return Scorer(score=_regex(pattern), binary=True)
         case _:
             assert_never(config)
 
@@ -91,11 +96,26 @@ def _numeric(config: NumericScorer, prompt: Prompt, answer: Completion) -> bool:
     return abs(said - right) <= config.tolerance * (abs(right) or 1.0)
 
 
-def _regex(pattern: re.Pattern[str], prompt: Prompt, answer: Completion) -> bool:
-    found = list(pattern.finditer(answer.text))
-    if not found or not pattern.groups:
-        return bool(found)
-    return (found[-1].group(1) or "").strip() == str(prompt.reference).strip()
+def _regex(pattern: "regex.Pattern[str]") -> Callable[[Prompt, Completion], Awaitable[float]]:
+    threads = ScorerThreads()
+
+    def matches(prompt: Prompt, answer: Completion) -> bool:
+        # Without the interpreter's lock, and with an end, neither of which Python's `re` has.
+        found = list(pattern.finditer(answer.text, concurrent=True, timeout=PATTERN_S))
+        if not found or not pattern.groups:
+            return bool(found)
+        return (found[-1].group(1) or "").strip() == str(prompt.reference).strip()
+
+    async def score(prompt: Prompt, answer: Completion) -> float:
+        try:
+            return float(bool(await threads.call(matches, prompt, answer)))
+        except TimeoutError as error:
+            raise ScorerError(
+                f"pattern {pattern.pattern!r} took more than {PATTERN_S:g} s for an answer of {len(answer.text)} "
+                f"characters to {prompt.place}: write it without repeats in repeats"
+            ) from error
+
+    return score
 
 
 def _python(entry_point: str) -> Callable[[Prompt, Completion], Awaitable[float]]:

@@ -29,7 +29,7 @@ def test_a_plain_eval_is_live_exact_and_due_at_both_ends():
         ({"samples": 2, "sampling": {"max_tokens": 1, "temperature": 0}}, "set samples = 1, or a temperature above 0"),
         ({"sampling": {"max_tokens": 1, "stop": ["", "x"]}}, "leave it out"),
         ({"sampling": {"max_tokens": 1, "temperature": float("nan")}}, "finite"),
-        ({"scorer": {"kind": "regex", "pattern": "("}}, "no pattern of Python's re"),
+        ({"scorer": {"kind": "regex", "pattern": "("}}, "no pattern as of Python's re"),
         ({"scorer": {"kind": "regex", "pattern": "(a)(b)"}}, r"write the others as \(\?:"),
         ({"scorer": {"kind": "python", "entry_point": "rewards.math"}}, "MODULE:FUNCTION"),
         ({"scorer": {"kind": "vibes"}}, "'exact', 'numeric', 'regex', 'python'"),

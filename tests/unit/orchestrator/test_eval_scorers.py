@@ -7,6 +7,7 @@ import pytest
 from dataserver.errors import InvalidConfigError
 from orchestrator.engines.interface import Completion
 from orchestrator.errors import ScorerError
+from orchestrator.evals import scorers
 from orchestrator.evals.config import ExactScorer, NumericScorer, PythonScorer, RegexScorer
 from orchestrator.evals.prompts import Prompt
 from orchestrator.evals.scorers import last_number, make_scorer
@@ -91,6 +92,24 @@ def test_tokens_of_a_store_are_compared_as_tokens():
 def test_a_prompt_that_cannot_be_judged_is_refused_before_the_start(config, reference, told):
     with pytest.raises(InvalidConfigError, match=told):
         make_scorer(config, [prompt(reference)])
+
+
+def test_a_pattern_that_finds_no_end_is_named_and_leaves_the_loop_free(monkeypatch):
+    monkeypatch.setattr(scorers, "PATTERN_S", 0.2)
+    scorer = make_scorer(RegexScorer(kind="regex", pattern="(?:a|aa)+$"), [])
+
+    async def judged():
+        task = asyncio.ensure_future(scorer.score(prompt(), said("a" * 45 + "b")))
+        turns = 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns, task.exception()
+
+    turns, error = asyncio.run(judged())
+    assert turns > 10
+    assert isinstance(error, ScorerError)
+    assert "took more than 0.2 s for an answer of 46 characters to prompts.jsonl, line 3" in str(error)
 
 
 @pytest.fixture
