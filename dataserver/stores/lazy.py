@@ -28,14 +28,14 @@ def admit_lazily(place: Place, discovery: Discovery) -> tuple[Manifest, LazyInde
         with Building(place.index) as building:
             found = read_footers(discovery, store_path=str(place.where), loss_mask=place.loss_mask, building=building)
             # What stands there is kept: others may have filled in some of it.
-            building.publish(lazy_path(place.index, found.fingerprint), partial(_is_index_of, found))
+            building.publish(lazy_path(place.index, found.fingerprint, place.where), partial(_is_index_of, found))
         write_atomically(place.manifest_path, found.to_json())
         manifest, index = found, _open(place, found)
     return manifest, index
 
 
 def _open(place: Place, manifest: Manifest) -> LazyIndex | None:
-    directory = lazy_path(place.index, manifest.fingerprint)
+    directory = lazy_path(place.index, manifest.fingerprint, place.where)
     index = open_lazy_index(directory, manifest)
     if index is not None:
         mark_used(directory)

@@ -50,9 +50,13 @@ class LazyIndex:
         return int(token), int(row)
 
 
-def lazy_path(index: Path, fingerprint: str, view: str = "") -> Path:
-    """Where the index of a store lies, or that of a `view` of it."""
-    return index / "lazy" / f"{fingerprint}-{INDEX_VERSION}{view}"
+def lazy_path(index: Path, fingerprint: str, where: Path | str, view: str = "") -> Path:
+    """Where the index of the store at `where` lies, or that of a `view` of it.
+
+    The place is part of it, for footers can be alike where rows are not: those of Arrow files with rows of one length.
+    """
+    place = xxhash.xxh3_64_hexdigest(str(where).encode())
+    return index / "lazy" / f"{fingerprint}-{INDEX_VERSION}-{place}{view}"
 
 
 def write_places(

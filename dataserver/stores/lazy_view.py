@@ -195,7 +195,7 @@ class LazyView:
 
 def open_lazy_view(store: ViewedStore, touching: Touching, max_length: int, long_rows: LongRows) -> LazyView:
     """The view, whose prefixes are kept in the index directory."""
-    directory = lazy_path(store.index_dir, store.fingerprint, f"-{max_length}-{long_rows}")
+    directory = lazy_path(store.index_dir, store.fingerprint, store.path, f"-{max_length}-{long_rows}")
     rows = touching.index.row_begins
     layout = {TARGETS: BlockArray(dtype="<i4", begins=rows)}
     if touching.index.tables.weights is not None:

@@ -124,6 +124,20 @@ def test_what_is_served_of_it_is_what_is_served_of_the_eager_one(tmp_path, direc
     assert lazy.rows == ROWS > eager.rows
 
 
+def test_stores_whose_footers_are_alike_are_not_taken_for_each_other(tmp_path, index_dir, write):
+    stores = []
+    for name, token in (("train", 100), ("held-out", 900)):
+        (tmp_path / name).mkdir()
+        rows = pa.table({"input_ids": [[token, token + row] for row in range(20)], "loss_mask": [[0, 1]] * 20})
+        write(tmp_path / name / "data", rows, "arrow_stream", PER_BLOCK)
+        stores.append(open_store(tmp_path / name, index_dir=index_dir, admission=Admission.LAZY))
+    assert stores[0].fingerprint == stores[1].fingerprint
+    for store, token in zip(stores, (100, 900), strict=True):
+        lengths = when_known(partial(store.view(2).lengths, np.arange(20)))
+        assert lengths.tolist() == [2] * 20
+        assert [row.input_ids.tolist() for row in store.read_rows([19, 0])] == [[token, token + 19], [token, token]]
+
+
 def test_every_row_is_a_target_where_the_mask_says_all(tmp_path, directory):
     lazy = lazily(directory, tmp_path / "lazy", loss_mask=LossMask.ALL).view(8)
     eager = open_store(directory, index_dir=tmp_path / "eager", loss_mask=LossMask.ALL).view(8)
