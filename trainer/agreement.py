@@ -79,6 +79,16 @@ def agreed_offers(offers: Iterator[Offer], world: World) -> Iterator[Offer]:
         yield offer
 
 
+def of_all_ranks(number: int, world: World) -> list[int]:
+    """A signed number of 64 bits of each rank, in their order; a collective."""
+    mine = torch.tensor([number])
+    all_of_them = [mine]
+    if world.size > 1:
+        all_of_them = [torch.empty_like(mine) for _ in range(world.size)]
+        dist.all_gather(all_of_them, mine)
+    return [int(each) for each in all_of_them]
+
+
 def _identity(offer: Offer) -> str:
     return f"offer {offer.number} of version {offer.version}, sync_weights {offer.sync_weights}"
 
@@ -89,12 +99,7 @@ def _compare(identity: str, world: World) -> None:
 
 def _digests(identity: str, world: World) -> set[int]:
     """Digests of all that the ranks have; a collective."""
-    mine = torch.tensor([_digest(identity)])
-    all_of_them = [mine]
-    if world.size > 1:
-        all_of_them = [torch.empty_like(mine) for _ in range(world.size)]
-        dist.all_gather(all_of_them, mine)
-    return {int(digest) for digest in all_of_them}
+    return set(of_all_ranks(_digest(identity), world))
 
 
 def _refuse_differences(digests: set[int], identity: str, world: World) -> None:

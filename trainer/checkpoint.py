@@ -3,7 +3,7 @@
     DIR/.step-00000012-attempt-3.RUN_UID.tmp/   being written
     DIR/step-00000012-attempt-3/                complete
         __0_0.distcp ... .metadata      weights and optimizer state, sharded
-        trainer.json                    cursor, run, attempt, configuration, sizes of the files above
+        trainer.json                    cursor, run, attempt, configuration, sizes and digests of the files above
 
 The commit is one rename, after everything in the directory has been flushed to disk; there is
 no marker to forget. On a filesystem shared by several nodes each rank flushes what it wrote
@@ -14,7 +14,7 @@ trainer that is still writing cannot touch the files of the one that follows, no
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -28,7 +28,7 @@ Resume = Literal["auto", "none"] | Path
 """Which checkpoint to go on from: the newest, none, or this one."""
 
 RECORD_FILE: Final = "trainer.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _REMOVED: Final = ".removed"
 
 
@@ -56,10 +56,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A complete checkpoint."""
+    """A complete checkpoint. `digests`: of what each rank wrote, in their order, as `digests.digest_of`."""
 
     path: Path
     record: Record
+    digests: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +134,7 @@ class Checkpoints:
         temporary.mkdir(parents=True)
         return temporary
 
-    def commit(self, temporary: Path, record: Record) -> Path:
+    def commit(self, temporary: Path, record: Record, digests: Sequence[int]) -> Path:
         """Add the record to what the ranks wrote and flushed, and make the checkpoint visible at once.
 
         Raises `CheckpointError` when another run's checkpoint is in the way: two runs share the directory.
@@ -142,7 +143,7 @@ class Checkpoints:
         if path.exists():
             _check_replaceable(read_checkpoint(path), record)
         sizes = {file.name: file.stat().st_size for file in temporary.iterdir()}
-        write_durably(temporary / RECORD_FILE, _to_json(record, sizes).encode())
+        write_durably(temporary / RECORD_FILE, _to_json(record, sizes, digests).encode())
         flush_to_disk(temporary)
         # Only a ledger restored from an older copy issues an attempt number twice.
         discard(path)
@@ -177,9 +178,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
             cursor=Cursor.from_json(json.dumps(fields["cursor"])),
             config=fields["config"],
         )
+        digests = tuple(map(int, fields["digests"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InvalidRequestError) as error:
         raise CheckpointError(f"{path} is no complete checkpoint ({error}); remove it, or name another one") from error
-    return Checkpoint(path=path.absolute(), record=record)
+    return Checkpoint(path=path.absolute(), record=record, digests=digests)
 
 
 def discard(path: Path) -> None:
@@ -222,7 +224,7 @@ def _check_replaceable(there: Checkpoint, record: Record) -> None:
         )
 
 
-def _to_json(record: Record, sizes: Mapping[str, int]) -> str:
+def _to_json(record: Record, sizes: Mapping[str, int], digests: Sequence[int]) -> str:
     fields = {
         "format": FORMAT,
         "run": record.run,
@@ -233,5 +235,6 @@ def _to_json(record: Record, sizes: Mapping[str, int]) -> str:
         "cursor": json.loads(record.cursor.to_json()),
         "config": record.config,
         "files": sizes,
+        "digests": list(digests),
     }
     return json.dumps(fields, indent=2) + "\n"

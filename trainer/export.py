@@ -23,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 from trainer.checkpoint import discard, read_checkpoint
 from trainer.config import ModelConfig, Precision
 from trainer.config_file import parse_config
+from trainer.digests import damage, damaged
 from trainer.errors import CheckpointError
 from trainer.model import build_model, model_config
 
@@ -48,11 +49,14 @@ def export_checkpoint(checkpoint: Path, out: Path) -> None:
     Does nothing when `out` holds this checkpoint already. Raises `CheckpointError`.
     """
     out = out.resolve()
-    record = read_checkpoint(checkpoint).record
+    complete = read_checkpoint(checkpoint)
+    record = complete.record
     check_export_target(out, record.run_uid)
     origin = {"run_uid": record.run_uid, "checkpoint": record.name}
     if _origin(out) == origin:
         return
+    if found := damaged(checkpoint, complete.digests, range(len(complete.digests))):
+        raise CheckpointError(damage(checkpoint, found[0]))
     config = parse_config(record.config, str(checkpoint)).model
     model = build_model(config, model_config(config))
     state = {"model": model.state_dict()}

@@ -5,6 +5,7 @@ Written sharded, by every rank its own part, and read at any number of ranks
 data position are functions of the step and the cursor, and nothing draws random numbers.
 """
 
+import logging
 import shutil
 from collections.abc import Set
 from pathlib import Path
@@ -19,13 +20,17 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
-from trainer.checkpoint import Checkpoints, Record
+from trainer.agreement import of_all_ranks
+from trainer.checkpoint import Checkpoint, Checkpoints, Record
+from trainer.digests import damage, damaged, digest_of
 from trainer.errors import CheckpointError
 from trainer.launch import World
 from trainer.parallel import sum_over_ranks
 
 # How names of weights begin in a checkpoint.
 _MODEL: Final = "model."
+
+log = logging.getLogger(__name__)
 
 
 def save_checkpoint(
@@ -43,7 +48,8 @@ def save_checkpoint(
         _check_shared(temporary, world)
         # Every rank flushes the files that it writes; a fault on any rank is raised on all.
         save(_state(model, optimizer), checkpoint_id=temporary)
-        return checkpoints.commit(temporary, record) if world.is_first else None
+        digests = _digests_of_ranks(temporary, world)
+        return checkpoints.commit(temporary, record, digests) if world.is_first else None
     except (OSError, CheckpointException) as error:
         raise CheckpointError(
             f"cannot write the checkpoint of step {record.step} under {checkpoints.directory}, where "
@@ -51,11 +57,13 @@ def save_checkpoint(
         ) from error
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
+def load_checkpoint(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer, world: World) -> None:
     """Give model and optimizer the state of a checkpoint, whatever number of ranks wrote it.
 
-    Raises `CheckpointError`, also for the checkpoint of a model that has other weights.
+    Raises `CheckpointError`, also for the checkpoint of a model that has other weights, and for one that is damaged.
     """
+    path = checkpoint.path
+    _check_whole(checkpoint, world)
     state = _state(model, optimizer)
     _check_same_model(path, state["model"].keys())
     try:
@@ -65,6 +73,29 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> None:
         raise CheckpointError(f"cannot read the checkpoint {path}: {_cause(error)}") from error
     except RuntimeError as error:
         raise CheckpointError(f"the checkpoint {path} does not fit the model: {error}") from error
+
+
+def _digests_of_ranks(directory: Path, world: World) -> list[int]:
+    """Of what each rank wrote; a collective. Raises `OSError` on all ranks where one cannot read it."""
+    mine, fault = 0, None
+    try:
+        mine = digest_of(directory, world.rank)
+    except OSError as error:
+        fault = error
+    failed = [rank for rank, flag in enumerate(of_all_ranks(int(fault is not None), world)) if flag]
+    if failed:
+        raise fault or OSError(f"rank {failed[0]} cannot read what it wrote")
+    return of_all_ranks(mine, world)
+
+
+def _check_whole(checkpoint: Checkpoint, world: World) -> None:
+    """Raise `CheckpointError` on all ranks where files are not what was written; each rank reads its part of them."""
+    if world.is_first:
+        log.info("reading the checkpoint %s", checkpoint.path)
+    mine = damaged(checkpoint.path, checkpoint.digests, range(world.rank, len(checkpoint.digests), world.size))
+    found = [writer for writer in of_all_ranks(mine[0] if mine else -1, world) if writer >= 0]
+    if found:
+        raise CheckpointError(damage(checkpoint.path, min(found)))
 
 
 def _check_same_model(path: Path, names: Set[str]) -> None:

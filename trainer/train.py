@@ -81,7 +81,7 @@ def build(config: TrainerConfig, world: World, checkpoint: Checkpoint | None) ->
     shard(model, world, dtype=config.model.dtype, replicas=config.parallel.replicas)
     optimizer = build_optimizer(model, config.optim)
     if checkpoint is not None:
-        load_checkpoint(checkpoint.path, model, optimizer)
+        load_checkpoint(checkpoint, model, optimizer, world)
     else:
         load_weights(model, full_weights(config.model, hf_config) if world.is_first else {}, world)
     return model, optimizer

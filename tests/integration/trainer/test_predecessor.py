@@ -54,7 +54,7 @@ class Life:
         record = Record(
             run=RUN, run_uid=self._run_uid, attempt=self._attempt.number, world_size=1, cursor=step.end, config={}
         )
-        path = self._checkpoints.commit(self._checkpoints.begin(record), record)
+        path = self._checkpoints.commit(self._checkpoints.begin(record), record, [])
         assert self.feed.commit(attempt=self._attempt, cursor=step.end, uri=path.as_uri())
 
     def end(self) -> None:

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import re
 import resource
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -103,28 +105,48 @@ def test_state_is_the_same_bits_at_every_number_of_ranks(tmp_path: Path) -> None
     assert len({digest_of(tmp_path, ranks, checkpoint) for ranks in (1, 2, 4)}) == 1
 
 
-def refusals(world: World, configs: list[TrainerConfig], checkpoint: Checkpoint) -> list[str]:
+def refusals(world: World, tries: list[tuple[TrainerConfig, Checkpoint]]) -> list[str]:
     from trainer.errors import CheckpointError
     from trainer.train import build
 
     told = []
-    for config in configs:
+    for config, checkpoint in tries:
         with pytest.raises(CheckpointError) as refused:
             build(config, world, checkpoint)
         told.append(str(refused.value))
     return told
 
 
-def test_a_checkpoint_of_another_model_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     checkpoint = train_to(tmp_path, 1, count=2)
     others = [job_config(tmp_path, model={"config": tiny_model() | {"num_hidden_layers": n}}) for n in (1, 3)]
-    [[smaller, larger]] = on_ranks(1, refusals, others, checkpoint)
+    [[smaller, larger]] = on_ranks(1, refusals, [(other, checkpoint) for other in others])
     assert f"{checkpoint.path} is of another model: 11 of its weights are not in the model, and 0 of" in smaller
     assert "0 of its weights are not in the model, and 11 of the model's are not in it" in larger
-    table = checkpoint.path / ".metadata"
-    table.write_bytes(b"\0" * table.stat().st_size)
-    for [told] in on_ranks(2, refusals, [job_config(tmp_path)], checkpoint):
-        assert f"cannot read the checkpoint {checkpoint.path}: .metadata" in told
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_refused_on_all_ranks_and_not_exported(tmp_path: Path) -> None:
+    from trainer.errors import CheckpointError
+    from trainer.export import export_checkpoint
+
+    whole = train_to(tmp_path, 2, count=2)
+    copies = {}
+    for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+        copies[name] = shutil.copytree(whole.path, tmp_path / name / whole.path.name)
+        changed = bytearray((copies[name] / name).read_bytes())
+        changed[len(changed) // 2] ^= 0x40
+        (copies[name] / name).write_bytes(changed)
+    told = [
+        f"the checkpoint {path} is damaged: the files __{writer}_* that rank {writer} wrote"
+        for path, writer in zip(copies.values(), (0, 1, 0), strict=True)
+    ]
+    for refused in on_ranks(3, refusals, [(job_config(tmp_path), read_checkpoint(path)) for path in copies.values()]):
+        for text, expected in zip(refused, told, strict=True):
+            assert expected in text
+    for path, expected in zip(copies.values(), told, strict=True):
+        with pytest.raises(CheckpointError, match=re.escape(expected)):
+            export_checkpoint(path, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
 
 
 def save_with_a_full_disk(world: World, config: TrainerConfig, feed: MemoryFeed) -> str:

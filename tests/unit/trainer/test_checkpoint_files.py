@@ -10,6 +10,7 @@ from dataserver.cursor import Cursor
 from trainer.checkpoint import RECORD_FILE, Checkpoints, Lineage, Record, read_checkpoint
 from trainer.errors import CheckpointError
 
+DIGESTS = (3, -(2**63))
 LINEAGE = Lineage(run="chat", run_uid="u1", order_fingerprints=("order",), attempt=0, base_step=0)
 
 
@@ -23,7 +24,7 @@ def write(checkpoints: Checkpoints, *records: Record) -> list[Path]:
     for one in records:
         temporary = checkpoints.begin(one)
         (temporary / "__0_0.distcp").write_bytes(b"weights")
-        paths.append(checkpoints.commit(temporary, one))
+        paths.append(checkpoints.commit(temporary, one, DIGESTS))
     return paths
 
 
@@ -38,7 +39,8 @@ def steps(checkpoints: Checkpoints) -> list[tuple[int, int]]:
 
 def test_a_record_comes_back_as_it_was_written(checkpoints: Checkpoints) -> None:
     [path] = write(checkpoints, record(7))
-    assert read_checkpoint(path).record == record(7)
+    found = read_checkpoint(path)
+    assert (found.record, found.digests) == (record(7), DIGESTS)
 
 
 def test_what_is_being_written_is_not_there_yet(checkpoints: Checkpoints) -> None:

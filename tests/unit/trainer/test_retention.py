@@ -20,7 +20,7 @@ def write(checkpoints: Checkpoints, *records: Record) -> list[Path]:
     for one in records:
         temporary = checkpoints.begin(one)
         (temporary / "__0_0.distcp").write_bytes(b"weights")
-        paths.append(checkpoints.commit(temporary, one))
+        paths.append(checkpoints.commit(temporary, one, []))
     return paths
 
 
