@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from dataserver.errors import InvalidConfigError
+from dataserver.settings import message_of
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -57,8 +58,7 @@ def _fault(fault: ErrorDetails, origin: str, overrides: Sequence[str]) -> str:
             break
     if is_unknown:
         return f"{origin}: there is no such field as {field}"
-    said = fault["msg"].removeprefix("Value error, ")
-    return f"{origin}: {field or 'configuration'}: {said} (got {fault['input']!r:.80})"
+    return f"{origin}: {field or 'configuration'}: {message_of(fault)} (got {fault['input']!r:.80})"
 
 
 def _override(fields: dict[str, Any], override: str) -> None:

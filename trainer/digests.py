@@ -4,13 +4,11 @@ save   rank r ──xxh3──> what it wrote            all of them stand in th
 load   rank r ──xxh3──> what ranks r, r + n, … wrote of those that saved, n being the ranks that load
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 import xxhash
-
-_BLOCK_BYTES: Final = 1 << 24
 
 
 def digest_of(directory: Path, writer: int) -> int:
@@ -18,8 +16,7 @@ def digest_of(directory: Path, writer: int) -> int:
     digest = xxhash.xxh3_64()
     for path in [*sorted(directory.glob(f"__{writer}_*")), *([] if writer else [directory / ".metadata"])]:
         with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
+            hashlib.file_digest(file, lambda: digest)
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from trainerlab.jobs import MemoryFeed, job_config
@@ -93,18 +93,23 @@ def test_a_rank_that_native_code_ends_says_where_it_was(tmp_path: Path) -> None:
     assert trainer.returncode == -signal.SIGABRT
 
 
-def wait_in_vain(world: World) -> str | None:
+def cause_of_a_reduction(group: Any) -> str:
+    """What a rank says of one that fails."""
     import torch
     import torch.distributed as dist
 
     from trainer.cli import cause_of
 
-    group = dist.new_group(timeout=timedelta(seconds=1))
-    if not world.is_first:
-        return None
     with pytest.raises(RuntimeError) as raised:
         dist.all_reduce(torch.ones(1), group=group)
     return cause_of(raised.value)
+
+
+def wait_in_vain(world: World) -> str | None:
+    import torch.distributed as dist
+
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    return cause_of_a_reduction(group) if world.is_first else None
 
 
 def test_who_waits_for_another_rank_in_vain_says_so() -> None:
@@ -114,19 +119,14 @@ def test_who_waits_for_another_rank_in_vain_says_so() -> None:
 
 
 def meet_one_who_left(world: World) -> str | None:
-    import torch
     import torch.distributed as dist
-
-    from trainer.cli import cause_of
 
     group = dist.new_group()
     dist.barrier(group)
     if not world.is_first:
         dist.destroy_process_group(group)
         return None
-    with pytest.raises(RuntimeError) as raised:
-        dist.all_reduce(torch.ones(1), group=group)
-    return cause_of(raised.value)
+    return cause_of_a_reduction(group)
 
 
 def test_who_meets_a_rank_that_is_gone_says_where_to_look() -> None:

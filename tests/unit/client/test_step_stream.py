@@ -240,13 +240,14 @@ def test_the_last_ack_reaches_a_server_that_restarts_after_the_last_step(scripte
     assert server.connections[1].open.next_step == 2
 
 
-def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted):
-    def silent(connection):
-        yield connection.opened()
-        yield from connection.whole_step(1, 1)
-        assert connection.half_closed.wait(60)
+def silent_after_a_step(connection):
+    yield connection.opened()
+    yield from connection.whole_step(1, 1)
+    assert connection.half_closed.wait(60)
 
-    server, client = scripted(silent, patience_s=1.5)
+
+def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted):
+    server, client = scripted(silent_after_a_step, patience_s=1.5)
     with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
         list(next(stream))
         message = (
@@ -258,12 +259,7 @@ def test_a_server_that_is_there_but_silent_is_named_after_the_patience(scripted)
 
 
 def test_a_loop_that_owes_no_ack_is_not_told_that_it_does(scripted):
-    def silent(connection):
-        yield connection.opened()
-        yield from connection.whole_step(1, 1)
-        assert connection.half_closed.wait(60)
-
-    server, client = scripted(silent, patience_s=1.5)
+    server, client = scripted(silent_after_a_step, patience_s=1.5)
     with client.stream("r", attempt_info(), world_rank=5, dp_rank=0, next_step=1) as stream:
         step = next(stream)
         list(step)
