@@ -1,12 +1,14 @@
-"""One rank's micro-batches of some rounds: samples copied from the stores to their places, as bytes for the wire.
+"""One rank's micro-batches of some rounds: samples copied from the stores to their places in a message.
 
-    rounds ──> rows of all of them ──one read──> room ──cut──> micro-batch │ micro-batch │ …   parts of a response
+    rounds ──> rows of all of them ──masks──> sizes ──> message <──tokens── rows
 
-What a read and a message cost whatever their size is paid once for all.
+What a read and a message cost whatever their size is paid once for all. Masks are read first: with them every size is
+known, and tokens are copied once, to where they are sent from.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Self
 
 import numpy as np
@@ -16,37 +18,39 @@ from dataserver.batching.table import ImageFormat, SourceTable
 from dataserver.errors import InternalError
 from dataserver.planning.plan import Plan
 from dataserver.stores.destination import Destination
-from dataserver.wire.fields import Payload
 from dataserver.wire.images import ImageSlices
-from dataserver.wire.micro_batch import footprints, micro_batch_parts
+from dataserver.wire.micro_batch import footprints
+from dataserver.wire.micro_batch_writer import MicroBatchWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Micro-batches, each as the parts of a serialized `StreamMicroBatchesResponse`, which lie end to end.
+    """Micro-batches, each a serialized `StreamMicroBatchesResponse`, end to end, and where each ends.
 
-    `tokens`: of all of them, without padding. Any of them that follow each other are a response, too; how many go
-    together is known when there are credits for them, and only then are the parts copied into one message.
+    `tokens`: of all of them, without padding. Any of them that follow each other are a response, too.
     """
 
-    parts: tuple[tuple[Payload, ...], ...]
+    message: bytes
+    ends: tuple[int, ...]
     tokens: int
 
     @classmethod
     def joined(cls, groups: Sequence[Self]) -> Self:
         """Several, end to end."""
+        begins = accumulate((len(group.message) for group in groups), initial=0)
         return cls(
-            parts=tuple(parts for group in groups for parts in group.parts),
+            message=b"".join(group.message for group in groups),
+            ends=tuple(begin + end for begin, group in zip(begins, groups, strict=False) for end in group.ends),
             tokens=sum(group.tokens for group in groups),
         )
 
     def __len__(self) -> int:
         """How many micro-batches."""
-        return len(self.parts)
+        return len(self.ends)
 
     def some(self, first: int, count: int) -> bytes:
-        """`count` of them, from number `first` on."""
-        return b"".join(part for parts in self.parts[first : first + count] for part in parts)
+        """`count` of them, from number `first` on: all of them without a copy."""
+        return self.message[self.ends[first - 1] if first else 0 : self.ends[first + count - 1]]
 
 
 def encode_planned(
@@ -58,40 +62,52 @@ def encode_planned(
     """
     members = [plan.rounds[index][dp_rank] for index in rounds]
     indices = np.concatenate(members)
-    lengths = plan.lengths[indices]
+    samples, lengths = plan.samples.take(indices), plan.lengths[indices]
     counts = np.array([len(each) for each in members])
     row_ends, position_ends, begins = _places(counts, footprints(lengths, alignment), pad_to)
-    size, covered = position_ends[-1], alignment == 1 and not pad_to
-    room = table.room(begins, size, covered=covered)
-    table.read(plan.samples.take(indices), lengths, room)
-    if room.tokens is None or room.loss_mask is None:
-        raise InternalError("micro-batches were gathered without tokens or without a mask")
-    parts: list[tuple[Payload, ...]] = []
-    rows, positions = slice(0), slice(0)
-    for index, row_end, position_end in zip(rounds, row_ends, position_ends, strict=True):
-        rows, positions = slice(rows.stop, row_end), slice(positions.stop, position_end)
-        found = micro_batch_parts(
-            step=plan.step,
-            round_index=index,
-            sync_weights=sync_weights,
-            alignment=alignment,
-            lengths=lengths[rows],
-            tokens=room.tokens[positions],
-            loss_mask=room.loss_mask[positions],
-            loss_weight=None if room.loss_weight is None else room.loss_weight[positions],
-            images=_images(room, rows, table.images) if plan.is_image_round(index) else None,
-        )
-        # Images are parts of the store's files, which are read here: a sender should not wait for a disk. And what is
-        # alone in its group is sent as it is.
-        is_whole = len(rounds) == 1 or plan.is_image_round(index)
-        parts.append((b"".join(found),) if is_whole else tuple(found))
-    return Encoded(parts=tuple(parts), tokens=int(lengths.sum()))
+    room = table.room(begins, int(position_ends[-1]), covered=alignment == 1 and not pad_to)
+    table.read(samples, lengths, room)
+    if room.loss_mask is None:
+        raise InternalError("micro-batches were gathered without a mask")
+    writer = MicroBatchWriter(
+        step=plan.step,
+        first_round=rounds.start,
+        sync_weights=sync_weights,
+        token_bytes=table.token_bytes,
+        alignment=alignment,
+        row_ends=row_ends,
+        position_ends=position_ends,
+        begins=begins,
+        lengths=lengths,
+        loss_mask=room.loss_mask,
+        loss_weight=room.loss_weight,
+        images=_images(plan, rounds, row_ends, room, table.images),
+    )
+    table.read(samples, lengths, Destination(begins=writer.token_begins, tokens=writer.tokens))
+    return Encoded(message=writer.finish(), ends=writer.ends, tokens=int(lengths.sum()))
+
+
+def prepare_encoding() -> None:
+    """Have what writes messages compiled. Seconds, once a machine."""
+    none = np.zeros(0, dtype=np.int64)
+    MicroBatchWriter(
+        step=1,
+        first_round=0,
+        sync_weights=False,
+        token_bytes=4,
+        alignment=1,
+        row_ends=np.zeros(1, dtype=np.int64),
+        position_ends=np.zeros(1, dtype=np.int64),
+        begins=none,
+        lengths=none,
+        loss_mask=none.astype(np.uint8),
+    ).finish()
 
 
 def _places(
     counts: NDArray[np.int64], occupied: NDArray[np.int64], pad_to: int
-) -> tuple[list[int], list[int], NDArray[np.int64]]:
-    """Where each micro-batch ends among the rows and the positions of all, and where each row begins, int64[n].
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Where each micro-batch ends among the rows and the positions of all (int64[k]), and where each row begins.
 
     `counts`: int64[k], how many rows each has. `occupied`: int64[n], positions of each row.
     """
@@ -103,16 +119,24 @@ def _places(
         sizes = np.maximum(1, -(-sizes // pad_to)) * pad_to
     position_ends = sizes.cumsum()
     begins = behind[:-1] + np.repeat(position_ends - sizes - behind[row_begins], counts)
-    return row_ends.tolist(), position_ends.tolist(), begins
+    return row_ends, position_ends, begins
 
 
-def _images(read: Destination, rows: slice, images: ImageFormat | None) -> ImageSlices | None:
-    """The images of an image round, which has them also where the rank has no sample."""
+def _images(
+    plan: Plan, rounds: range, row_ends: NDArray[np.int64], read: Destination, images: ImageFormat | None
+) -> list[ImageSlices | None]:
+    """The images of each image round, which has them also where the rank has no sample."""
     if images is None:
-        return None
-    return ImageSlices(
-        pixel_bytes=images.pixel_bytes,
-        patch_values=images.patch_values,
-        grids=read.grids[rows],
-        pixels=read.pixels[rows],
-    )
+        return []
+    rows = [slice(begin, end) for begin, end in pairwise([0, *row_ends.tolist()])]
+    return [
+        ImageSlices(
+            pixel_bytes=images.pixel_bytes,
+            patch_values=images.patch_values,
+            grids=read.grids[each],
+            pixels=read.pixels[each],
+        )
+        if plan.is_image_round(index)
+        else None
+        for index, each in zip(rounds, rows, strict=True)
+    ]

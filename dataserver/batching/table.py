@@ -81,12 +81,11 @@ class SourceTable:
         return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
     def room(self, begins: NDArray[np.int64], size: int, *, covered: bool) -> Destination:
-        """Room for all that is read of samples that begin at `begins` (int64[n]); see `Destination.of`."""
+        """Room for all of samples but their tokens; they begin at `begins` (int64[n]). See `Destination.of`."""
         return Destination.of(
             begins,
             size,
             covered=covered,
-            token_bytes=self.token_bytes,
             mask=True,
             weights=self.is_weighted,
             pixel_bytes=0 if self.images is None else self.images.pixel_bytes,

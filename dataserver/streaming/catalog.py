@@ -7,6 +7,7 @@ conversations   coming ──rendered, admitted: `server.text_sources`──> re
 
 from collections.abc import Callable, Iterable, Mapping
 
+from dataserver.batching.encode import prepare_encoding
 from dataserver.config import ServerConfig
 from dataserver.errors import StoreNotFoundError, StoreNotReadyError, StoreRefusedError
 from dataserver.storage.disk_cache import DiskCache
@@ -119,6 +120,7 @@ def open_catalog(
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
     disk_cache = open_disk_cache(config, counted)
+    prepare_encoding()
     try:
         for name, settings in config.stores.items():
             if settings.render is not None:

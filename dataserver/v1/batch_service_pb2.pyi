@@ -131,7 +131,8 @@ class StepBegun(_message.Message):
     def __init__(self, step: _Optional[int] = ..., rounds: _Optional[int] = ..., end: _Optional[_Union[_cursor_pb2.Cursor, _Mapping]] = ..., plan_digest: _Optional[str] = ..., sync_weights: _Optional[bool] = ..., last: _Optional[bool] = ..., target_count: _Optional[int] = ..., token_count: _Optional[int] = ..., sample_count: _Optional[int] = ..., weight_sum: _Optional[float] = ..., orchestrator: _Optional[_Union[_weight_sync_pb2.OrchestratorAddress, _Mapping]] = ...) -> None: ...
 
 class MicroBatch(_message.Message):
-    __slots__ = ("step", "round", "sync_weights", "token_bytes", "alignment", "target_count", "padding", "checksum", "lengths", "loss_mask", "loss_weight", "images", "tokens")
+    __slots__ = ("checksum", "step", "round", "sync_weights", "token_bytes", "alignment", "target_count", "padding", "lengths", "loss_mask", "loss_weight", "images", "fill", "tokens")
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     SYNC_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
@@ -139,12 +140,13 @@ class MicroBatch(_message.Message):
     ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     TARGET_COUNT_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
-    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     LOSS_MASK_FIELD_NUMBER: _ClassVar[int]
     LOSS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
+    FILL_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    checksum: int
     step: int
     round: int
     sync_weights: bool
@@ -152,13 +154,13 @@ class MicroBatch(_message.Message):
     alignment: int
     target_count: int
     padding: int
-    checksum: int
     lengths: _containers.RepeatedScalarFieldContainer[int]
     loss_mask: bytes
     loss_weight: bytes
     images: Images
+    fill: bytes
     tokens: bytes
-    def __init__(self, step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., target_count: _Optional[int] = ..., padding: _Optional[int] = ..., checksum: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., loss_mask: _Optional[bytes] = ..., loss_weight: _Optional[bytes] = ..., images: _Optional[_Union[Images, _Mapping]] = ..., tokens: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, checksum: _Optional[int] = ..., step: _Optional[int] = ..., round: _Optional[int] = ..., sync_weights: _Optional[bool] = ..., token_bytes: _Optional[int] = ..., alignment: _Optional[int] = ..., target_count: _Optional[int] = ..., padding: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., loss_mask: _Optional[bytes] = ..., loss_weight: _Optional[bytes] = ..., images: _Optional[_Union[Images, _Mapping]] = ..., fill: _Optional[bytes] = ..., tokens: _Optional[bytes] = ...) -> None: ...
 
 class Images(_message.Message):
     __slots__ = ("pixel_bytes", "patch_values", "counts", "image_grid_thw", "pixel_values")

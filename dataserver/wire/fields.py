@@ -3,11 +3,14 @@
 https://protobuf.dev/programming-guides/encoding/
 """
 
-from collections.abc import Collection, Iterator
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
 Payload = bytes | memoryview
+
+# Bytes of numbers that are always as wide.
+_FIXED: Final = {1: 8, 5: 4}
 
 
 def field(tag: int, payload: Payload) -> list[Payload]:
@@ -44,41 +47,41 @@ def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
     raise DecodeError("a number of more than 64 bits")
 
 
-def split(data: memoryview, large: Collection[int]) -> tuple[bytes, dict[int, memoryview]]:
-    """Part a message into its small fields, for protobuf to read, and the payloads of the `large` ones by tag."""
-    small, payloads, read = bytearray(), {}, 0
-    for tag, begin, payload, end in fields_of(data):
-        if tag in large:
-            payloads[tag] = data[payload:end]
-            small += data[read:begin]
-            read = end
-    small += data[read:]
-    return bytes(small), payloads
+def read_fields(data: memoryview) -> tuple[dict[int, int], dict[int, memoryview]]:
+    """The numbers of a message and its payloads with a length, by tag. Of fields that are repeated, the last.
 
-
-def fields_of(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the tag of each field of a message, and where it, its payload and what follows it begin."""
+    Raises `DecodeError` or `IndexError` for bytes that are no message.
+    """
+    numbers: dict[int, int] = {}
+    payloads: dict[int, memoryview] = {}
     begin, size = 0, len(data)
     while begin < size:
         # Nearly all tags and numbers are one byte, and to call a function costs more than to read it.
-        tag, payload = data[begin], begin + 1
+        tag, begin = data[begin], begin + 1
         if tag >= 0x80:
-            tag, payload = read_varint(data, begin)
+            tag, begin = read_varint(data, begin - 1)
         wire_type = tag & 7
         if wire_type == 0:
-            end = payload + 1
-            if data[payload] >= 0x80:
-                _, end = read_varint(data, payload)
-        elif wire_type == 1:
-            end = payload + 8
+            numbers[tag], begin = data[begin], begin + 1
+            if numbers[tag] >= 0x80:
+                numbers[tag], begin = read_varint(data, begin - 1)
         elif wire_type == 2:
-            length, payload = read_varint(data, payload)
-            end = payload + length
-        elif wire_type == 5:
-            end = payload + 4
+            length, begin = read_varint(data, begin)
+            payloads[tag] = data[begin : begin + length]
+            begin += length
+        elif wire_type in _FIXED:
+            begin += _FIXED[wire_type]
         else:
             raise DecodeError(f"wire type {wire_type}")
-        if end > size:
-            raise DecodeError("a field ends behind its message")
-        yield tag, begin, payload, end
-        begin = end
+    if begin > size:
+        raise DecodeError("a field ends behind its message")
+    return numbers, payloads
+
+
+def read_numbers(payload: Payload) -> list[int]:
+    """The numbers of a repeated field."""
+    numbers, begin = [], 0
+    while begin < len(payload):
+        number, begin = read_varint(payload, begin)
+        numbers.append(number)
+    return numbers

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2
-from dataserver.wire.fields import Payload, field, header, split
+from dataserver.wire.fields import Payload, field, header, read_fields, read_numbers
 
 _PIXEL_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
 GRID_BYTES: Final = 3 * 8
 """Three int64 an image."""
 
-# Field number << 3 | wire type; 2 is length-delimited.
+# Field number << 3 | wire type, where 0 is a number and 2 has a length.
+_PIXEL_BYTES: Final = 1 << 3
+_PATCH_VALUES: Final = 2 << 3
+_COUNTS: Final = 3 << 3 | 2
 _GRID: Final = 4 << 3 | 2
 _PIXELS: Final = 5 << 3 | 2
 
@@ -76,10 +79,10 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
 
     Raises `ChecksumMismatchError`, which begins with `where`, when its parts do not fit together.
     """
-    small, large = split(data, (_GRID, _PIXELS))
-    grid_bytes, pixel_bytes = large.get(_GRID, b""), large.get(_PIXELS, b"")
-    message = batch_service_pb2.Images.FromString(small)
-    counts = np.array(message.counts, dtype=np.int64)
+    numbers, payloads = read_fields(data)
+    value_bytes, patch_values = numbers.get(_PIXEL_BYTES, 0), numbers.get(_PATCH_VALUES, 0)
+    grid_bytes, pixel_bytes = payloads.get(_GRID, b""), payloads.get(_PIXELS, b"")
+    counts = np.array(read_numbers(payloads.get(_COUNTS, b"")), dtype=np.int64)
     images = int(counts.sum())
     if len(counts) != sub_sequences or len(grid_bytes) != images * GRID_BYTES:
         raise ChecksumMismatchError(
@@ -88,13 +91,13 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
         )
     grid = np.frombuffer(grid_bytes, dtype="<i8").reshape(images, 3)
     patches = sum(time * height * width for time, height, width in grid.tolist())
-    if message.pixel_bytes not in _PIXEL_TYPES or message.patch_values < 1 or grid.min(initial=1) < 1:
+    if value_bytes not in _PIXEL_TYPES or patch_values < 1 or grid.min(initial=1) < 1:
         raise ChecksumMismatchError(
-            f"{where}: impossible pixel_bytes {message.pixel_bytes}, patch_values {message.patch_values} or grid"
+            f"{where}: impossible pixel_bytes {value_bytes}, patch_values {patch_values} or grid"
         )
-    if patches * message.patch_values * message.pixel_bytes != len(pixel_bytes):
+    if patches * patch_values * value_bytes != len(pixel_bytes):
         raise ChecksumMismatchError(
-            f"{where}: {patches} patches of {message.patch_values} values, but {len(pixel_bytes)} bytes of them"
+            f"{where}: {patches} patches of {patch_values} values, but {len(pixel_bytes)} bytes of them"
         )
-    values = np.frombuffer(pixel_bytes, dtype=_PIXEL_TYPES[message.pixel_bytes])
-    return Images(pixel_values=values.reshape(patches, message.patch_values), image_grid_thw=grid, counts=counts)
+    values = np.frombuffer(pixel_bytes, dtype=_PIXEL_TYPES[value_bytes])
+    return Images(pixel_values=values.reshape(patches, patch_values), image_grid_thw=grid, counts=counts)

@@ -1,26 +1,23 @@
-"""The hot message: a micro-batch as bytes and as arrays.
+"""The hot message: a micro-batch as arrays, and how it is read; `micro_batch_writer` shows how it lies in a message.
 
-Protobuf's Python runtime copies the token bytes once to build the message and once more to
-serialise it, and once to read it. So the large fields are written and read by hand here,
-as exactly the bytes that any protobuf implementation would write:
-
-    response tag | length | small fields (by protobuf) | lengths tag, length, numbers | loss_mask tag, length, bits |
-        loss_weight tag, length, floats | images tag, length, `images` | tokens tag, length, bytes
+Protobuf's Python runtime copies the bytes of every field once to read it. So they are read by hand here, and arrays are
+views of what arrived.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import xxhash
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
-from dataserver.v1 import batch_service_pb2 as pb
-from dataserver.wire.checksum import checksum_of
-from dataserver.wire.fields import Payload, field, fields_of, header, split
-from dataserver.wire.images import Images, ImageSlices, decode_images, encode_images
+from dataserver.wire import micro_batch_tags as tags
+from dataserver.wire.fields import read_fields, read_varint
+from dataserver.wire.images import Images, decode_images
 
 NO_TARGET: Final = -100
 """Label of a position that predicts nothing; the value that PyTorch's cross entropy ignores."""
@@ -28,15 +25,7 @@ NO_TARGET: Final = -100
 _TOKEN_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 _LENGTH_TYPE: Final = np.dtype("<u4")
 _WEIGHT_TYPE: Final = np.dtype("<f4")
-
-# Field number << 3 | wire type; 2 is length-delimited.
-_MICRO_BATCH: Final = 3 << 3 | 2
-_LENGTHS: Final = 9 << 3 | 2
-_LOSS_MASK: Final = 10 << 3 | 2
-_LOSS_WEIGHT: Final = 11 << 3 | 2
-_IMAGES: Final = 12 << 3 | 2
-_TOKENS: Final = 15 << 3 | 2
-_LARGE: Final = frozenset((_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _IMAGES, _TOKENS))
+_NONE: Final = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,102 +109,54 @@ def footprints(lengths: NDArray[np.int64], alignment: int) -> NDArray[np.int64]:
     return lengths if alignment == 1 else -(-lengths // alignment) * alignment
 
 
-def micro_batch_parts(
-    *,
-    step: int,
-    round_index: int,
-    sync_weights: bool,
-    alignment: int,
-    lengths: NDArray[np.int64],
-    tokens: NDArray[np.uint16] | NDArray[np.uint32],
-    loss_mask: NDArray[np.uint8],
-    loss_weight: NDArray[np.float32] | None = None,
-    images: ImageSlices | None = None,
-) -> list[Payload]:
-    """Write a whole `StreamMicroBatchesResponse` of one micro-batch, in parts that lie end to end.
-
-    Several of them are one response, too. The large parts are the arrays' own memory.
-
-    `lengths`: int64[n]. `tokens`: uint16[m] or uint32[m]. `loss_mask`: uint8[m] of 0 and 1. `loss_weight`: float32[m].
-    Positions of those beyond the sub-sequences' are padding. `images`: those of n sub-sequences, in an image round.
-    """
-    occupied = footprints(lengths, alignment)
-    ends = occupied.cumsum()
-    # The first token of a sub-sequence has no predecessor, and is nobody's target.
-    first_targets = np.count_nonzero(loss_mask[ends - occupied])
-    message = pb.MicroBatch(
-        step=step,
-        round=round_index,
-        sync_weights=sync_weights,
-        token_bytes=tokens.itemsize,
-        alignment=alignment,
-        target_count=int(np.count_nonzero(loss_mask) - first_targets),
-        padding=len(tokens) - (int(ends[-1]) if len(ends) else 0),
-    )
-    length_bytes = _bytes_of(lengths, _LENGTH_TYPE)
-    mask_bytes = np.packbits(loss_mask, bitorder="little").data
-    weight_bytes = b"" if loss_weight is None else _bytes_of(loss_weight, _WEIGHT_TYPE)
-    token_bytes = _bytes_of(tokens, _TOKEN_TYPES[tokens.itemsize])
-    image_parts = [] if images is None else encode_images(images)
-    message.checksum = checksum_of(
-        message, lengths=length_bytes, mask=mask_bytes, weights=weight_bytes, images=image_parts, tokens=token_bytes
-    )
-    parts: list[Payload] = [message.SerializeToString()]
-    parts += field(_LENGTHS, length_bytes)
-    parts += field(_LOSS_MASK, mask_bytes)
-    parts += field(_LOSS_WEIGHT, weight_bytes)
-    if images is not None:
-        parts += [header(_IMAGES, sum(map(len, image_parts))), *image_parts]
-    parts += field(_TOKENS, token_bytes)
-    return [header(_MICRO_BATCH, sum(map(len, parts))), *parts]
-
-
 def decode_micro_batches(data: bytes) -> list[MicroBatch]:
-    """Read what `micro_batch_parts` wrote, once or several times end to end; the arrays are views of `data`.
+    """Read what `MicroBatchWriter` wrote; the arrays are views of `data`, those of tokens aligned where `data` is.
 
     Raises `ChecksumMismatchError` when a bit of it differs from what was sent.
     """
     try:
-        whole = memoryview(data)
-        return [_decode(whole[begin:end]) for tag, _, begin, end in fields_of(whole) if _is_micro_batch(tag)]
+        return [_decode(body) for body in _bodies(memoryview(data))]
     except (DecodeError, IndexError, OverflowError, struct.error) as error:
         raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batches") from error
 
 
 def are_micro_batches(data: bytes) -> bool:
     """Tell whether a serialized `StreamMicroBatchesResponse` carries micro-batches."""
-    return data[:1] == bytes([_MICRO_BATCH])
+    return data[:1] == bytes([tags.MICRO_BATCH])
 
 
-def _is_micro_batch(tag: int) -> bool:
-    if tag != _MICRO_BATCH:
-        raise DecodeError(f"field {tag >> 3} among micro-batches")
-    return True
+def _bodies(data: memoryview) -> Iterator[memoryview]:
+    begin = 0
+    while begin < len(data):
+        if data[begin] != tags.MICRO_BATCH:
+            raise DecodeError(f"{data[begin]} where micro-batches are expected")
+        size, begin = read_varint(data, begin + 1)
+        if size > len(data) - begin:
+            raise DecodeError("a micro-batch ends behind its message")
+        yield data[begin : begin + size]
+        begin += size
 
 
 def _decode(data: memoryview) -> MicroBatch:
-    small, large = split(data, _LARGE)
-    message = pb.MicroBatch.FromString(small)
-    length_bytes, mask_bytes, weight_bytes, token_bytes = (
-        large.get(tag, b"") for tag in (_LENGTHS, _LOSS_MASK, _LOSS_WEIGHT, _TOKENS)
+    if data[0] != tags.CHECKSUM or data[1 : tags.CHECKSUM_BYTES] != _digest_of(data[tags.CHECKSUM_BYTES :]):
+        raise ChecksumMismatchError(f"a micro-batch of {len(data)} bytes arrived damaged")
+    numbers, arrays = read_fields(data[tags.CHECKSUM_BYTES :])
+    step, round_index, token_bytes, alignment, padding = (
+        numbers.get(tag, 0) for tag in (tags.STEP, tags.ROUND, tags.TOKEN_BYTES, tags.ALIGNMENT, tags.PADDING)
     )
-    image_bytes = large.get(_IMAGES)
-    images = [] if image_bytes is None else [image_bytes]
-    checksum = checksum_of(
-        message, lengths=length_bytes, mask=mask_bytes, weights=weight_bytes, images=images, tokens=token_bytes
+    length_bytes, mask_bytes, weight_bytes, image_bytes, tokens = (
+        arrays.get(tag, _NONE) for tag in (tags.LENGTHS, tags.LOSS_MASK, tags.LOSS_WEIGHT, tags.IMAGES, tags.TOKENS)
     )
-    where = f"step {message.step}, round {message.round}"
-    if message.checksum != checksum:
-        raise ChecksumMismatchError(f"{where}: the micro-batch arrived damaged", step=message.step, round=message.round)
-    if message.token_bytes not in _TOKEN_TYPES or message.alignment < 1 or len(length_bytes) % _LENGTH_TYPE.itemsize:
+    where = f"step {step}, round {round_index}"
+    if token_bytes not in _TOKEN_TYPES or alignment < 1 or len(length_bytes) % _LENGTH_TYPE.itemsize:
         raise ChecksumMismatchError(
-            f"{where}: impossible token_bytes {message.token_bytes}, alignment {message.alignment} or "
-            f"{len(length_bytes)} bytes of lengths"
+            f"{where}: impossible token_bytes {token_bytes}, alignment {alignment} or {len(length_bytes)} bytes of "
+            "lengths"
         )
     lengths = np.frombuffer(length_bytes, dtype=_LENGTH_TYPE).astype(np.int64)
-    positions = int(footprints(lengths, message.alignment).sum()) + message.padding
-    sizes = (len(token_bytes), len(mask_bytes), len(weight_bytes))
-    if sizes != (positions * message.token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
+    positions = int(footprints(lengths, alignment).sum()) + padding
+    sizes = (len(tokens), len(mask_bytes), len(weight_bytes))
+    if sizes != (positions * token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
         raise ChecksumMismatchError(
             f"{where}: {positions} positions but {sizes[0]} token bytes, {sizes[1]} mask bytes, {sizes[2]} weight bytes"
         )
@@ -223,20 +164,19 @@ def _decode(data: memoryview) -> MicroBatch:
     loss_mask = np.unpackbits(bits, count=positions, bitorder="little").view(np.bool_)
     loss_mask.flags.writeable = False
     return MicroBatch(
-        step=message.step,
-        round=message.round,
-        sync_weights=message.sync_weights,
-        alignment=message.alignment,
+        step=step,
+        round=round_index,
+        sync_weights=bool(numbers.get(tags.SYNC_WEIGHTS, 0)),
+        alignment=alignment,
         lengths=lengths,
-        target_count=message.target_count,
-        padding=message.padding,
-        tokens=np.frombuffer(token_bytes, dtype=_TOKEN_TYPES[message.token_bytes]),
+        target_count=numbers.get(tags.TARGET_COUNT, 0),
+        padding=padding,
+        tokens=np.frombuffer(tokens, dtype=_TOKEN_TYPES[token_bytes]),
         loss_mask=loss_mask,
         loss_weight=np.frombuffer(weight_bytes, dtype=_WEIGHT_TYPE) if weight_bytes else None,
-        images=None if image_bytes is None else decode_images(image_bytes, len(lengths), where),
+        images=decode_images(image_bytes, len(lengths), where) if tags.IMAGES in arrays else None,
     )
 
 
-def _bytes_of(values: NDArray[Any], dtype: np.dtype[Any]) -> Payload:
-    """The memory of an array, or of a copy where it is not as it is sent."""
-    return np.ascontiguousarray(values, dtype=dtype).data.cast("B")
+def _digest_of(content: memoryview) -> bytes:
+    return xxhash.xxh3_64_intdigest(content).to_bytes(8, "little")

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+import xxhash
 from google.protobuf.message import Message
 
 from dataserver.client import DataClient
@@ -16,7 +17,6 @@ from dataserver.cursor import Cursor
 from dataserver.errors import DataServerError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.messages import cursor_to_proto
-from dataserver.wire.micro_batch import micro_batch_parts
 from dataserver.wire.responses import encode_response
 from dataserver.wire.status import status_of
 
@@ -73,17 +73,18 @@ class Connection:
 
     @staticmethod
     def micro_batch(step: int, round_index: int) -> bytes:
-        return b"".join(
-            micro_batch_parts(
-                step=step,
-                round_index=round_index,
-                sync_weights=False,
-                alignment=1,
-                lengths=np.array([5], dtype=np.int64),
-                tokens=np.arange(5, dtype=np.uint16) + 100 * step + round_index,
-                loss_mask=np.array([0, 1, 0, 1, 1], dtype=np.uint8),
-            )
+        body = pb.MicroBatch(
+            step=step,
+            round=round_index,
+            token_bytes=2,
+            alignment=1,
+            target_count=3,
+            lengths=[5],
+            loss_mask=bytes([0b11010]),
+            tokens=(np.arange(5, dtype="<u2") + 100 * step + round_index).tobytes(),
         )
+        body.checksum = xxhash.xxh3_64_intdigest(body.SerializeToString(deterministic=True))
+        return pb.StreamMicroBatchesResponse(micro_batches=[body]).SerializeToString()
 
     @staticmethod
     def end_of_run(step: int) -> bytes:

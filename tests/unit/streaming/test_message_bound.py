@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dataserver.run_spec import BatchSpec
 from dataserver.streaming.message_size import largest_message_bytes
-from dataserver.wire.micro_batch import micro_batch_parts
+from dataserver.wire.micro_batch_writer import MicroBatchWriter
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
@@ -20,16 +20,17 @@ def test_a_full_micro_batch_is_within_the_bound(dtype, length: int, alignment: i
     footprint = -(-length // alignment) * alignment
     count = micro_batch_tokens // footprint
     positions = count * footprint
-    data = b"".join(
-        micro_batch_parts(
-            step=2**62,
-            round_index=2**30,
-            sync_weights=True,
-            alignment=alignment,
-            lengths=np.full(count, length, dtype=np.int64),
-            tokens=np.zeros(positions, dtype=dtype),
-            loss_mask=np.ones(positions, dtype=np.uint8) * (np.arange(positions) % footprint < length),
-        )
-    )
+    data = MicroBatchWriter(
+        step=2**62,
+        first_round=2**30,
+        sync_weights=True,
+        token_bytes=np.dtype(dtype).itemsize,
+        alignment=alignment,
+        row_ends=np.array([count]),
+        position_ends=np.array([positions]),
+        begins=footprint * np.arange(count),
+        lengths=np.full(count, length, dtype=np.int64),
+        loss_mask=(np.arange(positions) % footprint < length).astype(np.uint8),
+    ).finish()
     batch = BatchSpec(step_samples=1, micro_batch_tokens=micro_batch_tokens, alignment=alignment)
     assert len(data) <= largest_message_bytes(batch, np.dtype(dtype).itemsize)

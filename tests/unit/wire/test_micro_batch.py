@@ -1,6 +1,5 @@
 """The hand-written encoding against protobuf's own, and against a per-token reference."""
 
-import struct
 from dataclasses import fields
 
 import numpy as np
@@ -15,7 +14,8 @@ from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
 from dataserver.wire.fields import read_varint
 from dataserver.wire.messages import cursor_to_proto
-from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, decode_micro_batches, micro_batch_parts
+from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, decode_micro_batches, footprints
+from dataserver.wire.micro_batch_writer import MicroBatchWriter
 from dataserver.wire.responses import Opened, RunEnded, StepBegun, decode_response, encode_response
 
 
@@ -54,30 +54,37 @@ def same(one, other):
 
 def encoded(samples, alignment, dtype, behind=0, *, step=3, round_index=1, sync_weights=False):
     lengths, tokens, mask = laid_out(samples, alignment, dtype, behind)
-    return b"".join(
-        micro_batch_parts(
-            step=step,
-            round_index=round_index,
-            sync_weights=sync_weights,
-            alignment=alignment,
-            lengths=lengths,
-            tokens=tokens,
-            loss_mask=mask,
-        )
+    occupied = footprints(lengths, alignment)
+    begins = occupied.cumsum() - occupied
+    writer = MicroBatchWriter(
+        step=step,
+        first_round=round_index,
+        sync_weights=sync_weights,
+        token_bytes=tokens.itemsize,
+        alignment=alignment,
+        row_ends=np.array([len(lengths)]),
+        position_ends=np.array([len(tokens)]),
+        begins=begins,
+        lengths=lengths,
+        loss_mask=mask,
     )
+    for begin, to, length in zip(begins, writer.token_begins, lengths, strict=True):
+        writer.tokens[to : to + length] = tokens[begin : begin + length]
+    return writer.finish()
 
 
 @given(packed(), st.booleans(), st.integers(1, 2**40), st.integers(0, 300))
 def test_the_bytes_are_exactly_those_of_protobuf(batch, sync_weights, step, round_index):
-    _, alignment, _, behind = batch
+    behind = batch[3]
     data = encoded(*batch, step=step, round_index=round_index, sync_weights=sync_weights)
     message = pb.StreamMicroBatchesResponse.FromString(data)
     assert message.SerializeToString(deterministic=True) == data
     (body,) = message.micro_batches
     assert (body.step, body.round, body.sync_weights) == (step, round_index, sync_weights)
-    numbers = (step, round_index, sync_weights, body.token_bytes, alignment, body.target_count, behind)
-    covered = struct.pack(f"<9Q{len(body.lengths)}I", *numbers, 0, 0, *body.lengths) + body.loss_mask + body.tokens
-    assert body.checksum == xxhash.xxh3_64(covered).intdigest()
+    assert body.padding == behind
+    checksum = body.checksum
+    body.ClearField("checksum")
+    assert checksum == xxhash.xxh3_64(body.SerializeToString(deterministic=True)).intdigest()
 
 
 @given(packed())
@@ -113,6 +120,23 @@ def test_labels_and_positions_follow_a_reference_that_walks_token_by_token(batch
     assert decoded.positions.tolist() == positions
     assert decoded.cu_seqlens.tolist() == starts
     assert decoded.target_count == sum(label != NO_TARGET for label in labels)
+
+
+@given(packed(), st.integers(1, 2**40), st.integers(0, 300))
+def test_tokens_lie_aligned_and_what_follows_them_does(batch, step, round_index):
+    data = encoded(*batch, step=step, round_index=round_index)
+    width = np.dtype(batch[2]).itemsize
+    assert len(data) % width == 0
+    tokens = decoded_one(data).tokens
+    assert not len(tokens) or (tokens.ctypes.data - np.frombuffer(data, np.uint8).ctypes.data) % width == 0
+
+
+def test_a_size_at_which_its_own_length_grows_is_aligned_too():
+    for count in [*range(20, 60), *range(4000, 4060)]:
+        data = encoded([[(7, 1)] * count], 1, np.uint32)
+        assert len(data) % 4 == 0
+        assert decoded_one(data).tokens.flags.aligned
+        assert pb.StreamMicroBatchesResponse.FromString(data).SerializeToString(deterministic=True) == data
 
 
 def test_responses_end_to_end_are_one_response():
