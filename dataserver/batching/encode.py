@@ -1,9 +1,10 @@
 """One rank's micro-batches of some rounds: samples copied from the stores to their places in a message.
 
-    rounds ──> rows of all of them ──masks──> sizes ──> message <──tokens── rows
+    rounds ──> rows of all of them ──all but tokens──> sizes ──> message <──tokens── rows
 
 What a read and a message cost whatever their size is paid once for all. Masks are read first: with them every size is
-known, and tokens are copied once, to where they are sent from.
+known, and tokens are copied once, to where they are sent from. Only what had to be decoded is read whole at once, as it
+may be gone from the block cache a moment later.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from dataserver.batching.table import ImageFormat, SourceTable
 from dataserver.errors import InternalError
 from dataserver.planning.plan import Plan
 from dataserver.stores.destination import Destination
+from dataserver.stores.row_copy import copy_rows
 from dataserver.wire.images import ImageSlices
 from dataserver.wire.micro_batch import footprints
 from dataserver.wire.micro_batch_writer import MicroBatchWriter
@@ -49,7 +51,7 @@ class Encoded:
         return len(self.ends)
 
     def some(self, first: int, count: int) -> bytes:
-        """`count` of them, from number `first` on: all of them without a copy."""
+        """`count` of them, at least one, from number `first` on: all of them without a copy."""
         return self.message[self.ends[first - 1] if first else 0 : self.ends[first + count - 1]]
 
 
@@ -65,7 +67,7 @@ def encode_planned(
     samples, lengths = plan.samples.take(indices), plan.lengths[indices]
     counts = np.array([len(each) for each in members])
     row_ends, position_ends, begins = _places(counts, footprints(lengths, alignment), pad_to)
-    room = table.room(begins, int(position_ends[-1]), covered=alignment == 1 and not pad_to)
+    room = table.room(begins, int(position_ends[-1]), covered=alignment == 1 and not pad_to, tokens=table.decodes)
     table.read(samples, lengths, room)
     if room.loss_mask is None:
         raise InternalError("micro-batches were gathered without a mask")
@@ -83,7 +85,10 @@ def encode_planned(
         loss_weight=room.loss_weight,
         images=_images(plan, rounds, row_ends, room, table.images),
     )
-    table.read(samples, lengths, Destination(begins=writer.token_begins, tokens=writer.tokens))
+    if room.tokens is None:
+        table.read(samples, lengths, Destination(begins=writer.token_begins, tokens=writer.tokens))
+    else:
+        copy_rows(room.tokens, begins, lengths, writer.tokens, writer.token_begins, what="a gathered micro-batch")
     return Encoded(message=writer.finish(), ends=writer.ends, tokens=int(lengths.sum()))
 
 

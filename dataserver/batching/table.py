@@ -80,12 +80,13 @@ class SourceTable:
         """First token of each sample in its row, int64[n]: above 0 in the later pieces of a row that is split."""
         return self._per_source(samples, np.int64, lambda source, rows: self._views[source].offsets(rows))
 
-    def room(self, begins: NDArray[np.int64], size: int, *, covered: bool) -> Destination:
-        """Room for all of samples but their tokens; they begin at `begins` (int64[n]). See `Destination.of`."""
+    def room(self, begins: NDArray[np.int64], size: int, *, covered: bool, tokens: bool) -> Destination:
+        """Room for all of samples that begin at `begins` (int64[n]), with or without their tokens: `Destination.of`."""
         return Destination.of(
             begins,
             size,
             covered=covered,
+            token_bytes=self.token_bytes if tokens else 0,
             mask=True,
             weights=self.is_weighted,
             pixel_bytes=0 if self.images is None else self.images.pixel_bytes,

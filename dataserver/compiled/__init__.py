@@ -7,7 +7,7 @@ nothing do not wait for it.
 
 The first call on a machine compiles a function for its types, a second or so each, and says so in the log. The result
 is kept beside the source, or, where that is read-only, in the user's cache directory (`NUMBA_CACHE_DIR`); it is
-compiled again when the file changes that the function is in, not when one does that it calls.
+compiled again when the file changes that the function is in, not when one does that it calls or has constants of.
 """
 
 import functools

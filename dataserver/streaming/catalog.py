@@ -120,8 +120,8 @@ def open_catalog(
     stores: dict[str, Store] = {}
     cache = BlockCache(config.block_cache_bytes)
     disk_cache = open_disk_cache(config, counted)
-    prepare_encoding()
     try:
+        prepare_encoding()
         for name, settings in config.stores.items():
             if settings.render is not None:
                 continue

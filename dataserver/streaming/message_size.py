@@ -8,7 +8,7 @@ from dataserver.errors import InvalidSpecError
 from dataserver.run_spec import BatchSpec
 from dataserver.stores import Store
 
-# Step, round, checksum and the field headers of a micro-batch.
+# Step, round, checksum, fill and the field headers of a micro-batch.
 MESSAGE_OVERHEAD_BYTES: Final = 1024
 
 

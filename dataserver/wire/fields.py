@@ -42,7 +42,7 @@ def read_varint(data: bytes | memoryview, begin: int) -> tuple[int, int]:
         byte = data[begin]
         value |= (byte & 0x7F) << shift
         begin += 1
-        if byte < 0x80:
+        if byte < 0x80 and value < 1 << 64:
             return value, begin
     raise DecodeError("a number of more than 64 bits")
 

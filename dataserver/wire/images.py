@@ -18,6 +18,8 @@ from dataserver.wire.fields import Payload, field, header, read_fields, read_num
 
 _PIXEL_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
 
+_MAX_INT32: Final = (1 << 31) - 1
+
 GRID_BYTES: Final = 3 * 8
 """Three int64 an image."""
 
@@ -82,8 +84,8 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
     numbers, payloads = read_fields(data)
     value_bytes, patch_values = numbers.get(_PIXEL_BYTES, 0), numbers.get(_PATCH_VALUES, 0)
     grid_bytes, pixel_bytes = payloads.get(_GRID, b""), payloads.get(_PIXELS, b"")
-    counts = np.array(read_numbers(payloads.get(_COUNTS, b"")), dtype=np.int64)
-    images = int(counts.sum())
+    counts = read_numbers(payloads.get(_COUNTS, b""))
+    images = sum(counts)
     if len(counts) != sub_sequences or len(grid_bytes) != images * GRID_BYTES:
         raise ChecksumMismatchError(
             f"{where}: {images} images of {len(counts)} sub-sequences among {sub_sequences}, with {len(grid_bytes)} "
@@ -91,7 +93,7 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
         )
     grid = np.frombuffer(grid_bytes, dtype="<i8").reshape(images, 3)
     patches = sum(time * height * width for time, height, width in grid.tolist())
-    if value_bytes not in _PIXEL_TYPES or patch_values < 1 or grid.min(initial=1) < 1:
+    if value_bytes not in _PIXEL_TYPES or not 1 <= patch_values <= _MAX_INT32 or grid.min(initial=1) < 1:
         raise ChecksumMismatchError(
             f"{where}: impossible pixel_bytes {value_bytes}, patch_values {patch_values} or grid"
         )
@@ -100,4 +102,6 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
             f"{where}: {patches} patches of {patch_values} values, but {len(pixel_bytes)} bytes of them"
         )
     values = np.frombuffer(pixel_bytes, dtype=_PIXEL_TYPES[value_bytes])
-    return Images(pixel_values=values.reshape(patches, patch_values), image_grid_thw=grid, counts=counts)
+    return Images(
+        pixel_values=values.reshape(patches, patch_values), image_grid_thw=grid, counts=np.array(counts, dtype=np.int64)
+    )

@@ -4,7 +4,6 @@ Protobuf's Python runtime copies the bytes of every field once to read it. So th
 views of what arrived.
 """
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +25,10 @@ _TOKEN_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<u2"), 4: np.dtype
 _LENGTH_TYPE: Final = np.dtype("<u4")
 _WEIGHT_TYPE: Final = np.dtype("<f4")
 _NONE: Final = memoryview(b"")
+
+# What the contract's types can hold: sums of such numbers do not wrap.
+_MAX_INT32: Final = (1 << 31) - 1
+_MAX_INT64: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,7 @@ def decode_micro_batches(data: bytes) -> list[MicroBatch]:
     """
     try:
         return [_decode(body) for body in _bodies(memoryview(data))]
-    except (DecodeError, IndexError, OverflowError, struct.error) as error:
+    except (DecodeError, IndexError, OverflowError) as error:
         raise ChecksumMismatchError(f"{len(data)} bytes that are no micro-batches") from error
 
 
@@ -141,19 +144,25 @@ def _decode(data: memoryview) -> MicroBatch:
     if data[0] != tags.CHECKSUM or data[1 : tags.CHECKSUM_BYTES] != _digest_of(data[tags.CHECKSUM_BYTES :]):
         raise ChecksumMismatchError(f"a micro-batch of {len(data)} bytes arrived damaged")
     numbers, arrays = read_fields(data[tags.CHECKSUM_BYTES :])
-    step, round_index, token_bytes, alignment, padding = (
-        numbers.get(tag, 0) for tag in (tags.STEP, tags.ROUND, tags.TOKEN_BYTES, tags.ALIGNMENT, tags.PADDING)
+    step, round_index, token_bytes, alignment, target_count, padding = (
+        numbers.get(tag, 0)
+        for tag in (tags.STEP, tags.ROUND, tags.TOKEN_BYTES, tags.ALIGNMENT, tags.TARGET_COUNT, tags.PADDING)
     )
     length_bytes, mask_bytes, weight_bytes, image_bytes, tokens = (
         arrays.get(tag, _NONE) for tag in (tags.LENGTHS, tags.LOSS_MASK, tags.LOSS_WEIGHT, tags.IMAGES, tags.TOKENS)
     )
     where = f"step {step}, round {round_index}"
-    if token_bytes not in _TOKEN_TYPES or alignment < 1 or len(length_bytes) % _LENGTH_TYPE.itemsize:
+    largest = max(round_index, alignment, target_count, padding)
+    if largest > _MAX_INT32 or step > _MAX_INT64 or token_bytes not in _TOKEN_TYPES or not alignment:
         raise ChecksumMismatchError(
-            f"{where}: impossible token_bytes {token_bytes}, alignment {alignment} or {len(length_bytes)} bytes of "
-            "lengths"
+            f"{where}: impossible token_bytes {token_bytes}, alignment {alignment}, target_count {target_count} or "
+            f"padding {padding}"
         )
+    if len(length_bytes) % _LENGTH_TYPE.itemsize:
+        raise ChecksumMismatchError(f"{where}: {len(length_bytes)} bytes of lengths")
     lengths = np.frombuffer(length_bytes, dtype=_LENGTH_TYPE).astype(np.int64)
+    if not lengths.all():
+        raise ChecksumMismatchError(f"{where}: a sub-sequence without tokens")
     positions = int(footprints(lengths, alignment).sum()) + padding
     sizes = (len(tokens), len(mask_bytes), len(weight_bytes))
     if sizes != (positions * token_bytes, -(-positions // 8), positions * 4 if weight_bytes else 0):
@@ -169,7 +178,7 @@ def _decode(data: memoryview) -> MicroBatch:
         sync_weights=bool(numbers.get(tags.SYNC_WEIGHTS, 0)),
         alignment=alignment,
         lengths=lengths,
-        target_count=numbers.get(tags.TARGET_COUNT, 0),
+        target_count=target_count,
         padding=padding,
         tokens=np.frombuffer(tokens, dtype=_TOKEN_TYPES[token_bytes]),
         loss_mask=loss_mask,

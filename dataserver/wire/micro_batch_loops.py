@@ -1,8 +1,8 @@
 """Where the micro-batches of a message lie, and all of them that is neither mask, weights, images nor tokens.
 
-The loops of `micro_batch_writer`, as machine code. `shape`: int64[5], the columns of `SHAPE`. `frames`: int64[k, 10], a
-row a micro-batch, the columns of `FRAME`. `row_ends`, `position_ends`: int64[k], where each ends among the rows and the
-positions of all. `begins`, `lengths`: int64[n], of the rows. `mask`: uint8[m].
+The loops of `micro_batch_writer`, as machine code. `common`: int64[5], the columns of `COMMON`. `frames`:
+int64[k, 10], a row a micro-batch, the columns of `FRAME`. `row_ends`, `position_ends`: int64[k], where each ends among
+the rows and the positions of all. `begins`, `lengths`: int64[n], of the rows. `mask`: uint8[m].
 """
 
 from typing import Final, TypeAlias
@@ -33,14 +33,16 @@ from dataserver.wire.micro_batch_tags import (
 Counts: TypeAlias = NDArray[np.int64]
 Bytes: TypeAlias = NDArray[np.uint8]
 
-# Columns of `shape`: of all micro-batches of a message.
-SHAPE: Final = 5
-SHAPE_STEP, SHAPE_FIRST_ROUND, SHAPE_SYNC_WEIGHTS, SHAPE_TOKEN_BYTES, SHAPE_ALIGNMENT = range(SHAPE)
+# Columns of `common`: what all micro-batches of a message have in common.
+COMMON: Final = 5
+COMMON_STEP, FIRST_ROUND, COMMON_SYNC_WEIGHTS, WIDTH, COMMON_ALIGNMENT = range(COMMON)
 
 # Columns of `frames`: where a micro-batch begins and ends in the message, its own size, where its large fields begin,
 # and what was counted.
 FRAME: Final = 10
 BEGIN, END, SIZE, MASK_AT, WEIGHT_AT, IMAGES_AT, TOKENS_AT, TARGETS, PADDED, FILLED = range(FRAME)
+
+# Machine code has the tags in it as they were when this file changed last: whoever changes one changes something here.
 
 # A tag, a length and at least one byte: what a field takes that is not left out.
 _LEAST_FILL: Final = 3
@@ -96,13 +98,13 @@ def put_header(out: Bytes, at: int, tag: int, size: int) -> int:
 
 
 @compiled
-def put_numbers(out: Bytes, at: int, shape: Counts, round_index: int, frame: Counts) -> int:
+def put_numbers(out: Bytes, at: int, common: Counts, round_index: int, frame: Counts) -> int:
     """Write the fields between checksum and lengths; return what follows them."""
-    at = put_number(out, at, STEP, shape[SHAPE_STEP])
+    at = put_number(out, at, STEP, common[COMMON_STEP])
     at = put_number(out, at, ROUND, round_index)
-    at = put_number(out, at, SYNC_WEIGHTS, shape[SHAPE_SYNC_WEIGHTS])
-    at = put_number(out, at, TOKEN_BYTES, shape[SHAPE_TOKEN_BYTES])
-    at = put_number(out, at, ALIGNMENT, shape[SHAPE_ALIGNMENT])
+    at = put_number(out, at, SYNC_WEIGHTS, common[COMMON_SYNC_WEIGHTS])
+    at = put_number(out, at, TOKEN_BYTES, common[WIDTH])
+    at = put_number(out, at, ALIGNMENT, common[COMMON_ALIGNMENT])
     at = put_number(out, at, TARGET_COUNT, frame[TARGETS])
     return put_number(out, at, PADDING, frame[PADDED])
 
@@ -122,7 +124,7 @@ def put_lengths(out: Bytes, at: int, lengths: Counts) -> int:
 
 @compiled
 def lay_out(  # noqa: PLR0917
-    shape: Counts,
+    common: Counts,
     row_ends: Counts,
     position_ends: Counts,
     begins: Counts,
@@ -139,27 +141,27 @@ def lay_out(  # noqa: PLR0917
     at, row, position = 0, 0, 0
     for i in range(len(frames)):
         targets = 0
-        # Of a part by itself, which is what the compiler counts many of at a time.
+        # Summed over a slice, so that the compiler vectorises it.
         for bit in mask[position : position_ends[i]]:
-            targets += bit
+            targets += bit != 0
         # The first token of a sub-sequence has no predecessor, and is nobody's target.
         for j in range(row, row_ends[i]):
-            targets -= mask[begins[j]]
+            targets -= mask[begins[j]] != 0
         behind = position
         if row_ends[i] > row:
-            last, alignment = row_ends[i] - 1, shape[SHAPE_ALIGNMENT]
+            last, alignment = row_ends[i] - 1, common[COMMON_ALIGNMENT]
             behind = begins[last] + (lengths[last] + alignment - 1) // alignment * alignment
         frames[i, BEGIN], frames[i, TARGETS], frames[i, PADDED] = at, targets, position_ends[i] - behind
         positions = position_ends[i] - position
-        before = CHECKSUM_BYTES + number_size(shape[SHAPE_STEP]) + number_size(shape[SHAPE_FIRST_ROUND] + i)
-        before += number_size(shape[SHAPE_SYNC_WEIGHTS]) + number_size(shape[SHAPE_TOKEN_BYTES])
-        before += number_size(shape[SHAPE_ALIGNMENT]) + number_size(targets) + number_size(frames[i, PADDED])
+        before = CHECKSUM_BYTES + number_size(common[COMMON_STEP]) + number_size(common[FIRST_ROUND] + i)
+        before += number_size(common[COMMON_SYNC_WEIGHTS]) + number_size(common[WIDTH])
+        before += number_size(common[COMMON_ALIGNMENT]) + number_size(targets) + number_size(frames[i, PADDED])
         before += bytes_size(4 * (row_ends[i] - row)) + bytes_size((positions + 7) // 8)
         if weighted:
             before += bytes_size(4 * positions)
         if image_sizes[i] >= 0:
             before += 1 + varint_size(image_sizes[i]) + image_sizes[i]
-        width = shape[SHAPE_TOKEN_BYTES]
+        width = common[WIDTH]
         frames[i, FILLED] = filling(before + bytes_size(positions * width), width)
         frames[i, SIZE] = before + frames[i, FILLED] + bytes_size(positions * width)
         at += 1 + varint_size(frames[i, SIZE]) + frames[i, SIZE]
@@ -179,7 +181,7 @@ def filling(size: int, width: int) -> int:
 @compiled
 def write_heads(  # noqa: PLR0917
     out: Bytes,
-    shape: Counts,
+    common: Counts,
     row_ends: Counts,
     position_ends: Counts,
     lengths: Counts,
@@ -193,7 +195,7 @@ def write_heads(  # noqa: PLR0917
         positions = position_ends[i] - position
         at = put_header(out, frames[i, BEGIN], MICRO_BATCH, frames[i, SIZE])
         out[at] = CHECKSUM
-        at = put_numbers(out, at + CHECKSUM_BYTES, shape, shape[SHAPE_FIRST_ROUND] + i, frames[i])
+        at = put_numbers(out, at + CHECKSUM_BYTES, common, common[FIRST_ROUND] + i, frames[i])
         at = put_lengths(out, at, lengths[row : row_ends[i]])
         if positions:
             at = put_header(out, at, LOSS_MASK, (positions + 7) // 8)
@@ -214,6 +216,6 @@ def write_heads(  # noqa: PLR0917
             out[at : at + zeros] = 0
             at += zeros
         if positions:
-            at = put_header(out, at, TOKENS, positions * shape[SHAPE_TOKEN_BYTES])
+            at = put_header(out, at, TOKENS, positions * common[WIDTH])
         frames[i, TOKENS_AT] = at
         row, position = row_ends[i], position_ends[i]

@@ -1,4 +1,7 @@
-"""Fields of the hot message: number << 3 | wire type, where 0 is a number, 1 is 64 bits and 2 has a length."""
+"""Fields of the hot message: number << 3 | wire type, where 0 is a number, 1 is 64 bits and 2 has a length.
+
+`micro_batch_loops` has these values in its machine code, which Numba keeps until that file itself changes.
+"""
 
 from typing import Final
 

@@ -35,7 +35,7 @@ _WRITABLE: Final = 0x200
 
 
 class MicroBatchWriter:
-    """Writes micro-batches of consecutive rounds as one `StreamMicroBatchesResponse`, or several end to end.
+    """Writes micro-batches of consecutive rounds, at least one, as one `StreamMicroBatchesResponse`, or as several.
 
     `row_ends`, `position_ends`: int64[k], where each micro-batch ends among the rows and the positions of all.
     `begins`, `lengths`: int64[n], the rows' positions among those of all, and their tokens. Positions of a micro-batch
@@ -43,7 +43,7 @@ class MicroBatchWriter:
     micro-batch; None: not an image round.
 
     Whoever has the writer writes the tokens of row i to `tokens[token_begins[i]:]`, and calls `finish`.
-    `tokens`: uint16 or uint32, the whole message. `ends`: where each micro-batch ends in it.
+    `tokens`: uint16 or uint32, the whole message; valid as long as the writer is. `ends`: where each micro-batch ends.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class MicroBatchWriter:
         images: Sequence[ImageSlices | None] = (),
     ) -> None:
         self._parts = [None if each is None else encode_images(each) for each in images or [None] * len(row_ends)]
-        sizes = np.array([-1 if parts is None else sum(map(len, parts)) for parts in self._parts])
-        shape = np.array([step, first_round, sync_weights, token_bytes, alignment])
+        sizes = np.array([-1 if parts is None else sum(map(len, parts)) for parts in self._parts], dtype=np.int64)
+        common = np.array([step, first_round, sync_weights, token_bytes, alignment])
         weighted = loss_weight is not None
         frames = np.empty((len(row_ends), loops.FRAME), dtype=np.int64)
-        loops.lay_out(shape, row_ends, position_ends, begins, lengths, loss_mask, weighted, sizes, frames)
+        loops.lay_out(common, row_ends, position_ends, begins, lengths, loss_mask, weighted, sizes, frames)
         self.ends: tuple[int, ...] = tuple(frames[:, loops.END].tolist())
         self._message, self._room = _new_bytes(self.ends[-1])
         if lengths.sum() < position_ends[-1]:
             self._room.fill(0)
-        loops.write_heads(self._room, shape, row_ends, position_ends, lengths, weighted, sizes, frames)
+        loops.write_heads(self._room, common, row_ends, position_ends, lengths, weighted, sizes, frames)
         self._frames: list[list[int]] = frames.tolist()
         self._position_ends: list[int] = position_ends.tolist()
         self._mask, self._weight = loss_mask, loss_weight

@@ -1,6 +1,7 @@
 """A planned micro-batch holds exactly the rows that the plan names, in its order, on every rank."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from dataserver.run_spec import BatchSpec, LongRows, Shuffle
 from dataserver.sampling.order import Place
 from dataserver.sampling.union import plain_union
 from dataserver.stores import open_store
+from dataserver.stores.block_cache import BlockCache
+from dataserver.stores.decoded import DecodedReader
 from dataserver.testing import write_store
 from dataserver.wire.micro_batch import NO_TARGET
 from dataserver.wire.responses import decode_response
@@ -153,3 +156,25 @@ def test_padded_micro_batches_have_few_shapes_and_the_same_targets(sources, pad_
         assert (padded.labels[len(plain.tokens) :] == NO_TARGET).all()
         assert padded.cu_seqlens[-1] == len(padded.tokens)
         assert len(padded.cu_seqlens) == max(2, len(plain.cu_seqlens))
+
+
+def test_a_block_is_decoded_once_for_a_micro_batch_also_where_the_cache_holds_no_two(tmp_path, monkeypatch):
+    decoded = Counter()
+    decode = DecodedReader._decode
+
+    def counted(reader, block, file):
+        decoded[reader, block] += 1
+        return decode(reader, block, file)
+
+    path = write_store(tmp_path / "store", lengths=[20] * 60, format="parquet", shards=3)
+    cache = BlockCache(2**30)
+    with open_store(path, index_dir=tmp_path / "indexes", cache=cache) as store:
+        table = SourceTable([store.view(MAX_LENGTH, LongRows.TRUNCATE)], token_bytes=store.token_bytes)
+        planner = Planner.of_order(plain_union(table.sizes, seed=1, shuffle=Shuffle.FULL), table, "f")
+        plan = planner.plan(planner.initial_cursor(), BatchSpec(step_samples=30, micro_batch_tokens=1024), 1)
+        blocks = table.blocks(plan.samples)
+        cache.limit_bytes = max(block.needed_bytes for block in blocks)
+        monkeypatch.setattr(DecodedReader, "_decode", counted)
+        encode_planned(plan, table, rounds=range(1), dp_rank=0, alignment=1, pad_to=0, sync_weights=False)
+    assert len(blocks) == 3
+    assert sorted(decoded.values()) == [1, 1, 1]

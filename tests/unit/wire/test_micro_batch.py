@@ -1,5 +1,6 @@
 """The hand-written encoding against protobuf's own, and against a per-token reference."""
 
+import struct
 from dataclasses import fields
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from dataserver.cursor import Cursor, Deal, Window
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
-from dataserver.wire.fields import read_varint
+from dataserver.wire.fields import read_varint, varint
 from dataserver.wire.messages import cursor_to_proto
 from dataserver.wire.micro_batch import NO_TARGET, MicroBatch, decode_micro_batches, footprints
 from dataserver.wire.micro_batch_writer import MicroBatchWriter
@@ -167,6 +168,41 @@ def test_every_damaged_byte_of_a_micro_batch_is_noticed():
         assert not isinstance(decoded, MicroBatch) or same(decoded, original), f"byte {at}"
 
 
+def sealed(body):
+    """A response of one micro-batch, by protobuf alone, whose checksum is right whatever it says."""
+    content = body if isinstance(body, bytes) else body.SerializeToString(deterministic=True)
+    whole = b"\x09" + xxhash.xxh3_64_intdigest(content).to_bytes(8, "little") + content
+    return b"\x1a" + varint(len(whole)) + whole
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        varint(5 << 3) + varint(3),  # token_bytes
+        varint(6 << 3) + varint(0),  # alignment
+        varint(6 << 3) + varint(2**62),
+        varint(8 << 3) + varint(2**63 + 10),  # padding
+        varint(3 << 3) + varint(2**31),  # round
+        varint(7 << 3) + varint(2**64 - 1),  # target_count
+        varint(2 << 3) + varint(2**63),  # step
+        varint(9 << 3 | 2) + varint(15) + bytes(15),  # lengths
+        varint(9 << 3 | 2) + varint(8) + struct.pack("<2I", 4, 0),
+        varint(9 << 3 | 2) + varint(16) + struct.pack("<4I", 5, 5, 5, 2**32 - 1),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused_whatever_their_checksum(field):
+    good = pb.MicroBatch(step=1, token_bytes=2, alignment=1, lengths=[4], loss_mask=b"\x0e", tokens=bytes(8))
+    assert decoded_one(sealed(good)).tokens.tolist() == [0] * 4
+    with pytest.raises(ChecksumMismatchError):
+        decoded_one(sealed(good.SerializeToString() + field))
+
+
+def test_footprints_that_would_add_up_to_nothing_are_refused():
+    body = pb.MicroBatch(step=1, token_bytes=2, lengths=[5] * 4, loss_mask=bytes(2), tokens=bytes(20), padding=10)
+    with pytest.raises(ChecksumMismatchError, match="alignment 4611686018427387904"):
+        decoded_one(sealed(body.SerializeToString() + varint(6 << 3) + varint(2**62)))
+
+
 @pytest.mark.parametrize("data", [b"\x1a", b"\x1a\x05ab", b"garbage", b"", b"\x1a\x02\x7f\x01", b"\x1a\x02\x08\xff"])
 def test_bytes_that_are_no_response_are_refused(data):
     with pytest.raises(ChecksumMismatchError):
@@ -229,7 +265,8 @@ def test_the_checksum_is_a_field_of_the_contract_and_must_be_there():
 
 def test_a_number_without_an_end_is_refused_after_ten_bytes():
     assert read_varint(b"\xff" * 9 + b"\x01", 0) == (2**64 - 1, 10)
-    with pytest.raises(DecodeError, match="more than 64 bits"):
-        read_varint(b"\xff" * 11, 0)
+    for number in (b"\xff" * 11, b"\xff" * 9 + b"\x02"):
+        with pytest.raises(DecodeError, match="more than 64 bits"):
+            read_varint(number, 0)
     with pytest.raises(ChecksumMismatchError):
         decode_micro_batches(b"\x1a" + b"\xff" * 100_000)

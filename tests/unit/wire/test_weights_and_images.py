@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2 as pb
-from dataserver.wire.images import ImageSlices, encode_images
+from dataserver.wire.fields import varint
+from dataserver.wire.images import ImageSlices, decode_images, encode_images
 from dataserver.wire.micro_batch import MicroBatch
 from dataserver.wire.micro_batch_writer import MicroBatchWriter
 from dataserver.wire.responses import decode_response
@@ -166,6 +167,17 @@ def test_images_that_do_not_fit_together_are_refused_whatever_their_checksum(cha
         decoded_one(encoded(2, images=replace(whole, **changed)))
 
 
+@pytest.mark.parametrize(
+    ("counts", "patch_values"),
+    [([2**62] * 4, 5), ([2**63 - 1, 2**63 - 1, 3, 0], 5), ([0] * 4, 2**62), ([0] * 4, 2**63)],
+)
+def test_counts_that_would_wrap_are_refused(counts, patch_values):
+    images = b"\x08\x02\x10" + varint(patch_values) + b"\x1a" + varint(len(b"".join(map(varint, counts))))
+    images += b"".join(map(varint, counts))
+    with pytest.raises(ChecksumMismatchError, match="here: "):
+        decode_images(memoryview(images), 4, "here")
+
+
 def test_weights_of_another_number_of_positions_are_refused():
     message = pb.StreamMicroBatchesResponse.FromString(encoded(2, weights=np.ones(8, dtype=np.float32)))
     (body,) = message.micro_batches
@@ -176,7 +188,7 @@ def test_weights_of_another_number_of_positions_are_refused():
         decoded_one(message.SerializeToString())
 
 
-def test_values_are_not_copied_before_the_message_is_joined():
+def test_values_are_not_copied_before_the_message_is_written():
     values = memoryview(bytes(40))
     images = ImageSlices(pixel_bytes=2, patch_values=5, grids=[GRID], pixels=[values])
     assert any(part is values for part in encode_images(images))
