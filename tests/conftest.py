@@ -1,11 +1,16 @@
-"""What holds for every test: GPU tests need a GPU, and a run in which nothing passed has failed."""
+"""What holds for every test: GPU tests need a GPU, none begins out of time, a run that passed nothing has failed."""
 
+import os
 import signal
+import time
 from collections import Counter
 
 import pytest
 
 OUTCOMES = pytest.StashKey[Counter[str]]()
+
+# When the last test may begin, in seconds since 1970; unset: whenever it likes. For machines whose time is measured.
+TESTS_END = float(os.environ.get("TESTS_END", "inf"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    if time.time() > TESTS_END:
+        pytest.skip("not begun: the time for these tests was over (TESTS_END)")
+
+
 class Tally:
     """Counts what the tests came to, in the process that reports."""
 
@@ -43,5 +54,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     only_looked = session.config.option.collectonly or hasattr(session.config, "workerinput")
-    if exitstatus == pytest.ExitCode.OK and not only_looked and not session.config.stash[OUTCOMES]["passed"]:
+    none_ran = not session.config.stash[OUTCOMES]["passed"] and time.time() <= TESTS_END
+    if exitstatus == pytest.ExitCode.OK and not only_looked and none_ran:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
