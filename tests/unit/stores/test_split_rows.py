@@ -114,7 +114,7 @@ def test_an_epoch_serves_every_piece_once(split_store, dp_world_size):
     found, cursor = [], planner.initial_cursor()
     while hasattr(plan := planner.plan(cursor, batch, dp_world_size), "rounds"):
         lengths = table.lengths(plan.samples)
-        room = table.room(np.cumsum(lengths) - lengths, int(lengths.sum()), covered=True)
+        room = table.room(np.cumsum(lengths) - lengths, int(lengths.sum()), covered=True, tokens=True)
         table.read(plan.samples, lengths, room)
         found += room.tokens.tolist()
         assert table.offsets(plan.samples).max() <= 32
