@@ -59,6 +59,8 @@ class ShardRows:
         self._next_check = 0
         self._checked_at = np.zeros(len(manifest.shards))
         self._changed_ns = [shard.stamp.changed_ns for shard in manifest.shards]
+        # Asked for each message that is sent, of stores that may have very many shards.
+        self._decodes = any(shard.layout is None and shard.rows for shard in manifest.shards)
         self._cache = cache
         self._disk_cache = disk_cache
         self._owner = object()
@@ -136,7 +138,7 @@ class ShardRows:
     @property
     def decodes(self) -> bool:
         """Whether any shard is decoded, and not mapped."""
-        return any(shard.layout is None and shard.rows for shard in self._manifest.shards)
+        return self._decodes
 
     def check_unchanged(self) -> None:
         """Compare shards' sizes and versions with the manifest; raises `StoreDamagedError`.

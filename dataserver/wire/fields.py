@@ -9,6 +9,9 @@ from google.protobuf.message import DecodeError
 
 Payload = bytes | memoryview
 
+MAX_INT32: Final = (1 << 31) - 1
+MAX_INT64: Final = (1 << 63) - 1
+
 # Bytes of numbers that are always as wide.
 _FIXED: Final = {1: 8, 5: 4}
 

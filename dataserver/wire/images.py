@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.v1 import batch_service_pb2
-from dataserver.wire.fields import Payload, field, header, read_fields, read_numbers
+from dataserver.wire.fields import MAX_INT32, Payload, field, header, read_fields, read_numbers
 
 _PIXEL_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<f2"), 4: np.dtype("<f4")}
-
-_MAX_INT32: Final = (1 << 31) - 1
 
 GRID_BYTES: Final = 3 * 8
 """Three int64 an image."""
@@ -93,7 +91,7 @@ def decode_images(data: memoryview, sub_sequences: int, where: str) -> Images:
         )
     grid = np.frombuffer(grid_bytes, dtype="<i8").reshape(images, 3)
     patches = sum(time * height * width for time, height, width in grid.tolist())
-    if value_bytes not in _PIXEL_TYPES or not 1 <= patch_values <= _MAX_INT32 or grid.min(initial=1) < 1:
+    if value_bytes not in _PIXEL_TYPES or not 1 <= patch_values <= MAX_INT32 or grid.min(initial=1) < 1:
         raise ChecksumMismatchError(
             f"{where}: impossible pixel_bytes {value_bytes}, patch_values {patch_values} or grid"
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dataserver.errors import ChecksumMismatchError
 from dataserver.wire import micro_batch_tags as tags
-from dataserver.wire.fields import read_fields, read_varint
+from dataserver.wire.fields import MAX_INT32, MAX_INT64, read_fields, read_varint
 from dataserver.wire.images import Images, decode_images
 
 NO_TARGET: Final = -100
@@ -25,10 +25,6 @@ _TOKEN_TYPES: Final[dict[int, np.dtype[Any]]] = {2: np.dtype("<u2"), 4: np.dtype
 _LENGTH_TYPE: Final = np.dtype("<u4")
 _WEIGHT_TYPE: Final = np.dtype("<f4")
 _NONE: Final = memoryview(b"")
-
-# What the contract's types can hold: sums of such numbers do not wrap.
-_MAX_INT32: Final = (1 << 31) - 1
-_MAX_INT64: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +149,8 @@ def _decode(data: memoryview) -> MicroBatch:
     )
     where = f"step {step}, round {round_index}"
     largest = max(round_index, alignment, target_count, padding)
-    if largest > _MAX_INT32 or step > _MAX_INT64 or token_bytes not in _TOKEN_TYPES or not alignment:
+    # Sums of what the contract's types can hold do not wrap.
+    if largest > MAX_INT32 or step > MAX_INT64 or token_bytes not in _TOKEN_TYPES or not alignment:
         raise ChecksumMismatchError(
             f"{where}: impossible token_bytes {token_bytes}, alignment {alignment}, target_count {target_count} or "
             f"padding {padding}"
